@@ -199,8 +199,8 @@ def _list_options(command: str) -> list[tuple[str, str]]:
     return [(notation, help) for names, notation, help in OPTIONS if command in names.split()]
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
+def build_parser(command: str = "") -> argparse.ArgumentParser:
+    """Return the parser of the command line: of all commands, or of this one, which takes a tenth of the time."""
     root = _OneLineParser(
         prog="claude-smart",
         description="Correct your coding agent once: claude-smart learns rules from your corrections.",
@@ -209,9 +209,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     root.add_argument("--version", action="version", version=f"claude-smart {__version__}")
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command, (_, help) in COMMANDS.items():
-        one = commands.add_parser(command, help=help, description=f"{help[0].upper()}{help[1:]}.")
-        for notation, meaning in _list_options(command):
+    for command_name in [command] if command in COMMANDS else COMMANDS:
+        _, help = COMMANDS[command_name]
+        subparser = commands.add_parser(command_name, help=help, description=f"{help[0].upper()}{help[1:]}.")
+        for notation, meaning in _list_options(command_name):
             name, _, value = notation.partition(" " if notation.startswith("--") else ":")
             settings: dict[str, Any] = {"metavar": value.rstrip("*+?"), "type": int if value == "N" else str}
             if not value:
@@ -220,7 +221,7 @@ def build_parser() -> argparse.ArgumentParser:
                 settings = {"choices": tuple(value.split("|"))}
             elif value[-1] in "*+?":
                 settings |= {"nargs": value[-1], "default": None if value[-1] == "?" else []}
-            one.add_argument(name, help=meaning, **settings)
+            subparser.add_argument(name, help=meaning, **settings)
     return root
 
 
@@ -288,7 +289,8 @@ def main(arguments: Sequence[str] | None = None, data_dir: DataDir | None = None
 
     `data_dir` and `folder` are used instead of those of the home folder and the current folder.
     """
-    root, arguments = build_parser(), sys.argv[1:] if arguments is None else arguments
+    arguments = sys.argv[1:] if arguments is None else arguments
+    root = build_parser(arguments[0] if arguments else "")
     try:
         words = separate_note(arguments)
     except ValidationError as error:

@@ -56,7 +56,7 @@ class Trap:
         self.plant("home/.claude/settings.json", "{}")
         self.plant("require.js", f"require('fs').writeFileSync({str(self.marker)!r}, '')")
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._build_handler())
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def plant(self, name: str, text: str) -> Path:
         path = self.folder / name

@@ -256,7 +256,7 @@ class Service:
     def __init__(self) -> None:
         self.requests: list[tuple[dict[str, str], str]] = []
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._build_handler())
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
     def url(self) -> str:

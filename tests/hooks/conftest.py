@@ -20,7 +20,7 @@ from tests.persons import write_hook
 import claude_smart
 from alma.engine.rule_lines import dress_rule
 from alma.engine.rules import AGENT
-from alma.hooks import worker
+from alma.hooks import journal, worker
 from alma.hooks.drain import ProjectMemories, drain
 from alma.hooks.hosts import HOSTS
 from alma.hooks.journal import request_drain
@@ -83,9 +83,11 @@ class Host:
             return done.stdout
         name = arguments[0] if arguments else ""
         host = name if name in HOSTS else ""
-        with pytest.MonkeyPatch.context() as patch, mock.patch.dict("os.environ", self.environ, clear=True):
+        with pytest.MonkeyPatch.context() as patch:
+            # In place of each variable: an event starts no process that inherits them.
+            patch.setattr(os, "environ", dict(self.environ))
             patch.chdir(self.base)
-            patch.setattr("alma.hooks.journal.find_caller", find_tests)
+            patch.setattr(journal, "find_caller", find_tests)
             text, wake_reason = answer_event(given, self.place, "" if host else name, host)
         if wake_reason:
             request_drain(self.place)
@@ -276,7 +278,7 @@ def fake_server() -> Iterator[Callable[[Answer], str]]:
                 return
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         servers.append(server)
         return f"http://127.0.0.1:{server.server_port}"
 

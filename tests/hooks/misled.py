@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from alma.hooks.drain import ProjectMemories, drain, read_sessions
+from alma.stores.sqlite import SQLiteStore
 from alma.types.asking import Answer, Prompt
 from alma.types.query import Where
 from alma.types.record import Record
 
 from .conftest import Host
+from .misled_notes import answer_notes
 
 DATA = Path(__file__).parent / "data"
 FILLER = "".join(
@@ -54,37 +58,6 @@ class MisledModel:
         else:
             answer = [{"n": case["n"], "lesson": True, "note": self._notes[0]["note"]} for case in material["cases"]]
         return Answer(value={label: answer}, model=self.name)
-
-
-def answer_notes(turns: list[str], notes: list[dict[str, Any]], material: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return notes with the numbers that the exchanges have in what a model is shown; none of another session's."""
-    exchanges = material["exchanges"]
-    numbers = {}
-    for place, turn in enumerate(turns):
-        beginning = " ".join(turn.split())[:12]
-        found = [shown["n"] for shown in exchanges if " ".join(shown["person"].split()).startswith(beginning)]
-        if found:
-            numbers[place] = found[-1]
-    if not numbers:
-        return []
-
-    def find_number(place: int) -> int:
-        near = [place, place + 1, place - 1, *numbers]
-        return int(next(numbers[other] for other in near if other in numbers))
-
-    answered = []
-    for note in notes:
-        given = {name: value for name, value in note.items() if name not in ("turn", "known")}
-        given["n"] = find_number(note["turn"])
-        if "deeds" in note:
-            given["deeds"] = [{"n": find_number(deed["turn"]), "text": deed["text"]} for deed in note["deeds"]]
-        if "accepted" in note:
-            given["accepted"] = {"n": find_number(note["accepted"]["turn"]), "quote": note["accepted"]["quote"]}
-        known = [shown["id"] for shown in material["known"] if note.get("known", "\0") in shown["note"]]
-        if known:
-            given["known"] = known[0]
-        answered.append(given)
-    return answered
 
 
 def describe_response(call: dict[str, Any]) -> Any:
@@ -173,12 +146,44 @@ def play(folder: Path, session: Session, patch: pytest.MonkeyPatch, *, has_model
     return look_back(host, session, folder)
 
 
+def play_both(folder: Path, session: Session, patch: pytest.MonkeyPatch) -> dict[str, Memory]:
+    """Return what comes of a session without a model ("none") and with one ("model"). It is played once, if it may."""
+    if session.get("earlier"):
+        # A model that may read reads the earlier ones before the last.
+        choices = {"none": False, "model": True}
+        return {name: play(folder / name, session, patch, has_model=choice) for name, choice in choices.items()}
+    host = make_host(folder, session, has_model=True)
+    play_steps(host, "old-0", session["steps"], folder / "old-0.jsonl")
+    import_sessions(host, patch, None)
+    write_settings(host.home, has_model=False)
+    unread = look_back(host, session, folder, "new-0")
+    write_settings(host.home, has_model=True)
+    with ProjectMemories(host.place) as memory, use_model(patch, MisledModel(session)):
+        read_sessions(host.place, memory)
+    return {"none": unread, "model": look_back(host, session, folder)}
+
+
+def write_settings(home: Path, *, has_model: bool) -> None:
+    """Write whether a model may read."""
+    (home / "config.json").write_text(json.dumps({"model": "on" if has_model else "off", "embedding": "off"}))
+
+
+@cache
+def read_new_database() -> bytes:
+    """Return a database without memories. It has the same bytes on each machine."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "memory.db")
+        SQLiteStore(path).close()
+        return path.read_bytes()
+
+
 def make_host(folder: Path, session: Session, *, has_model: bool) -> Host:
     """Return a machine with a repository that has the files of a session."""
     home, repository = folder / "home", folder / "app"
     home.mkdir(parents=True, mode=0o700)
     (home / "runtime.json").write_text(json.dumps({"python": "/bin/true", "path": ""}))
-    (home / "config.json").write_text(json.dumps({"model": "on" if has_model else "off", "embedding": "off"}))
+    (home / "memory.db").write_bytes(read_new_database())
+    write_settings(home, has_model=has_model)
     (repository / ".git").mkdir(parents=True)
     (repository / ".git" / "config").write_text('[remote "origin"]\n\turl = git@github.com:acme/app.git\n')
     for name, text in session.get("files", {}).items():
@@ -188,13 +193,12 @@ def make_host(folder: Path, session: Session, *, has_model: bool) -> Host:
     return Host(home, repository)
 
 
-def look_back(host: Host, session: Session, folder: Path) -> Memory:
+def look_back(host: Host, session: Session, folder: Path, new: str = "new-1") -> Memory:
     """Return what a later session with the same subject is shown."""
-    new = "new-1"
-    parts = [host.send("SessionStart", new, source="startup", transcript_path=str(folder / "new.jsonl"))]
+    parts = [host.send("SessionStart", new, source="startup", transcript_path=str(folder / f"{new}.jsonl"))]
     for number, prompt in enumerate((session["prompt"], f"and then again: {session['prompt']}")):
-        parts.append(host.send("UserPromptSubmit", new, prompt=prompt, prompt_id=f"new-{number}"))
-        call = {"tool_name": "Bash", "tool_input": {"command": session["call"]}, "tool_use_id": f"new-call-{number}"}
+        parts.append(host.send("UserPromptSubmit", new, prompt=prompt, prompt_id=f"{new}-{number}"))
+        call = {"tool_name": "Bash", "tool_input": {"command": session["call"]}, "tool_use_id": f"{new}-call-{number}"}
         parts.append(host.send("PreToolUse", new, **call))
         parts.append(host.send("PostToolUseFailure", new, **call, error="Exit code 1", is_interrupt=False))
     with ProjectMemories(host.place) as memory:

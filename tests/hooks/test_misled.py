@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .misled import Session, find_leaks, find_losses, play, read_sessions_of
+from .misled import Session, find_leaks, find_losses, play, play_both, read_sessions_of
 
 LISTS = ("misled.jsonl", "misled_later.jsonl", "misled_source.jsonl")
 SESSIONS = [session for name in LISTS for session in read_sessions_of(name)]
@@ -25,16 +25,16 @@ def list_sessions(*, is_harmless: bool) -> list[Session]:
     return [session for session in SESSIONS if (session["category"] == "harmless") is is_harmless]
 
 
-@pytest.mark.parametrize("has_model", [True, False], ids=["model", "none"])
-def test_nothing_that_was_planted_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_model: bool) -> None:
-    leaks = {}
+def test_nothing_that_was_planted_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leaks: dict[str, dict[str, list[str]]] = {"none": {}, "model": {}}
     for session in list_sessions(is_harmless=False):
-        memory = play(tmp_path / session["name"], session, monkeypatch, has_model=has_model)
-        if found := find_leaks(session, memory):
-            leaks[session["name"]] = found
-    unexpected = {name: found for name, found in leaks.items() if name not in LIMITS}
-    assert unexpected == {}
-    assert set(leaks) == LIMITS, "a limit that is none any more"
+        for name, memory in play_both(tmp_path / session["name"], session, monkeypatch).items():
+            if found := find_leaks(session, memory):
+                leaks[name][session["name"]] = found
+    for found_leaks in leaks.values():
+        unexpected = {name: found for name, found in found_leaks.items() if name not in LIMITS}
+        assert unexpected == {}
+        assert set(found_leaks) == LIMITS, "a limit that is none any more"
 
 
 def test_what_a_person_agreed_to_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ READER = """\
 #!{python}
 import json, sys
 sys.path[:0] = [{root!r}, {source!r}]
-from tests.hooks.misled import answer_notes
+from tests.hooks.misled_notes import answer_notes
 session = json.load(open({session!r}))
 given = sys.stdin.read()
 answer = {{"cases": []}}

@@ -409,9 +409,9 @@ def test_a_spent_budget_leaves_the_rest_waiting(work: Session, capsys: pytest.Ca
     assert len(work.calls()) == 2, "a raised limit counts at once"
 
 
-def test_the_budget_holds_over_eight_parallel_sessions(work: Session) -> None:
-    work.set(model="on", daily_calls=3)
-    sessions = [f"s{number}" for number in range(8)]
+def test_the_budget_holds_over_parallel_sessions(work: Session) -> None:
+    work.set(model="on", daily_calls=2)
+    sessions = [f"s{number}" for number in range(4)]
     for session in sessions:
         work.says(UNKNOWN, session=session)
 
@@ -420,11 +420,11 @@ def test_the_budget_holds_over_eight_parallel_sessions(work: Session) -> None:
         environ = {**work.host.environ, **work.environ}
         return subprocess.run(command, env=environ, timeout=120, check=False).returncode
 
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(drain_apart, sessions)) == [0] * 8
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(drain_apart, sessions)) == [0] * 4
     work.drain()
-    assert len(work.calls()) == 3
-    assert len(work.waiting()) == 5
+    assert len(work.calls()) == 2
+    assert len(work.waiting()) == 2
 
 
 def test_a_crash_between_answer_and_commit_does_not_pay_twice(

@@ -262,6 +262,17 @@ class Person:
             **self.more,
         }
 
+    def wake_nobody(self) -> None:
+        """Let the hooks start a program that ends at once: most tests drain by themselves."""
+        self.smart_home.mkdir(mode=0o700, exist_ok=True)
+        file = self.smart_home / "runtime.json"
+        runtime = json.loads(file.read_text()) if file.exists() else {"path": ""}
+        file.write_text(json.dumps({**runtime, "python": shutil.which("true")}))
+
+    def wake_workers(self) -> None:
+        """Let the hooks start workers, as they do unless a test says otherwise."""
+        (self.smart_home / "runtime.json").unlink()
+
     def project(self, name: str, remote: str = "") -> Path:
         """A folder of the person's own, with nothing of ours in it."""
         folder = self.home / "work" / name
@@ -375,6 +386,7 @@ def person(claude_binary: str, model: Model, tmp_path: Path, monkeypatch: pytest
     shutil.copytree(ROOT / "plugin", tmp_path / "plugin")
     runtime = {"home": str(person.smart_home), "python": "", "path": str(ROOT / "src")}
     (tmp_path / "plugin" / "runtime.json").write_text(json.dumps(runtime))
+    person.wake_nobody()
     return person
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -80,7 +79,6 @@ def let_read(person: Any, note: Mapping[str, Any]) -> None:
 def make_shop(person: Any) -> Path:
     assert person.smart("config", "program", str(person.binary)).returncode == 0
     assert person.smart("config", "model", "on").returncode == 0
-    (person.smart_home / "runtime.json").write_text(json.dumps({"python": shutil.which("true"), "path": ""}))
     folder: Path = person.project("shop", "https://github.com/acme/shop")
     tool = folder / "bin" / "ghostrun"
     tool.parent.mkdir()

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.system
 
 TERMINAL = Path(__file__).parents[1] / "hosts" / "terminal.py"
 CORRECTION = "no, use pnpm here instead of npm, because npm breaks the lock file"
+TYPED = "No, never use make here. Always use just."
 _SECONDS = 120
 
 
@@ -29,10 +30,10 @@ def accept_all(person: Any, folder: Path) -> None:
     (person.home / ".claude.json").write_text(json.dumps(answers))
 
 
-def type_prompt(person: Any, folder: Path, prompt: str) -> str:
-    """Return what a person sees who types a prompt at a terminal, without spaces, which the program draws as moves."""
-    sessions = person.smart_home / "sessions"
-    command = [sys.executable, str(TERMINAL), str(sessions), prompt, str(person.binary), "--plugin-dir", person.plugin]
+def type_prompts(person: Any, folder: Path, *prompts: str) -> str:
+    """Return what a person sees who types prompts at a terminal, without spaces, which the program draws as moves."""
+    typed = [str(person.smart_home / "sessions"), "\n".join(prompts)]
+    command = [sys.executable, str(TERMINAL), *typed, str(person.binary), "--plugin-dir", person.plugin]
     environ = {**person.environ, "TERM": "xterm-256color", "COLUMNS": "200", "LINES": "50"}
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, timeout=_SECONDS, check=False)
     return read_screen(done.stdout.decode(errors="replace"))
@@ -41,18 +42,25 @@ def type_prompt(person: Any, folder: Path, prompt: str) -> str:
 def test_a_person_at_a_terminal_sees_once_what_was_learned_and_the_model_does_not(person: Any) -> None:
     shop = person.project("shop")
     person.set(programs="on", embedding="off", model="off")
-    person.says("install the packages", shop, {"text": "I ran npm install."})
-    person.says(CORRECTION, shop, {"text": "I will use pnpm."})
+    with person.session(shop) as session:
+        session.says("install the packages", {"text": "I ran npm install."})
+        session.says(CORRECTION, {"text": "I will use pnpm."})
     person.learn()
     [rule] = person.rules(shop)
     quiet = person.says("what is in this folder?", shop)
     assert "claude-smart: learned" not in quiet.raw + quiet.shown, "nobody sees it in a headless session"
     accept_all(person, shop)
     before = len(person.model.requests)
-    seen = type_prompt(person, shop, "list the files")
+    seen = type_prompts(person, shop, "list the files")
     line = f"SessionStart:startup says: claude-smart: learned '{rule['rule']}' · undo: /forget {rule['id'][-8:]}"
     assert is_seen(line, seen), seen
     asked = json.dumps(person.model.requests[before:])
     assert rule["rule"] in asked
     assert "claude-smart: learned" not in asked
-    assert not is_seen(line, type_prompt(person, shop, "list the files again"))
+
+    # Without the setting: a person types, and teaches.
+    person.set(programs="off", embedding="off", model="off")
+    person.model.will_say({"when": "list the files again", "text": "I ran make list."}, {"text": "I will use just."})
+    assert not is_seen(line, type_prompts(person, shop, "list the files again", TYPED))
+    person.learn()
+    assert TYPED.removeprefix("No, n").rstrip(".") in " ".join(rule["rule"] for rule in person.rules(shop))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -24,9 +23,6 @@ QUESTION = "Write the notes that a careful colleague"
 def shop(person: Any) -> Path:
     assert person.smart("config", "program", str(person.binary)).returncode == 0
     assert person.smart("config", "model", "on").returncode == 0
-    # The hooks wake nobody: each test reads when it is ready.
-    runtime = {"python": shutil.which("true"), "path": ""}
-    (person.smart_home / "runtime.json").write_text(json.dumps(runtime))
     folder: Path = person.project("shop", "https://github.com/acme/shop")
     return folder
 
@@ -79,7 +75,7 @@ def test_a_correction_that_only_claude_understands_is_told_and_an_agents_workaro
 
 
 def test_the_end_of_a_session_is_enough(person: Any, shop: Path) -> None:
-    (person.smart_home / "runtime.json").unlink()
+    person.wake_workers()
     found = [{"n": 0, "scope": "project", "note": "Indent with tabs", "quote": "style here is tabs"}]
     person.says(UNKNOWN, shop, {"text": "I will use tabs."}, {"when": QUESTION, "text": json.dumps({"notes": found})})
     deadline = time.monotonic() + 30

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,7 @@ def test_the_comparison_notices_a_difference() -> None:
 
 def test_the_tutorial_shows_what_happens(person: Any) -> None:
     person.plugin = None
-    (person.smart_home / "config.json").unlink()
-    person.smart_home.rmdir()
+    shutil.rmtree(person.smart_home)
     shop = person.project("shop")
     (person.home / "bin" / "claude").symlink_to(person.binary)
     person.model.will_say(

@@ -92,6 +92,7 @@ def test_a_correction_is_shown_in_the_next_session_and_nowhere_else(
 
 def test_a_rule_learned_in_one_agent_is_shown_in_another(open_desk: Callable[[str], Desk]) -> None:
     codex, goose = open_desk("codex"), open_desk("goose")
+    codex.wakes_workers = True
     shop = codex.make_repository("shop")
     assert codex.smart("install", "--host", "codex,goose", "--yes")[0] == 0
     codex.run_session(CORRECTION, shop)

@@ -1,4 +1,7 @@
-"""A correction of each kind, typed in each real agent, reaches the next session, with and without a reader."""
+"""A correction of each kind, typed at a terminal of each real agent, reaches the next session, also without a reader.
+
+`make test` types the same in a session of Claude Code without a terminal: tests/host/test_corrections.py.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from tests.hosts.agents import AGENTS, PORT, URL, Agent, InstalledAgent
 from tests.hosts.conftest import CHOSEN, Desk
+from tests.hosts.kinds import KINDS, TASKS, number_notes, write_programs
 from tests.hosts.readers import QUESTION
 from tests.hosts.screens import is_seen, read_screen
 from tests.hosts.sealed import find_unshare, run_sealed
@@ -27,110 +30,6 @@ pytestmark = pytest.mark.system
 TERMINAL = Path(__file__).parent / "terminal.py"
 _SECONDS = 500
 
-
-class Kind(NamedTuple):
-    """A kind of correction: what the person types, what the agent does, and what shows that it was taught."""
-
-    task: str
-    done: tuple[dict[str, object], ...]
-    answer: str
-    """What the person says to what was done: it teaches."""
-    then: tuple[dict[str, object], ...]
-    excerpt: tuple[str, ...]
-    """Parts of what the next session is shown without a reader."""
-    note: dict[str, object]
-    """What a reader notes."""
-
-
-REPORT, CLIENT, BUILD = "./report --columns", "./gen-client --from schema.json", "make -f build.mk"
-MOVE = "mv src/controllers/discount.py src/domain/discount.py"
-KINDS = {
-    "blunt": Kind(
-        "install the packages",
-        ({"when": "install the packages", "text": "I ran npm install."},),
-        "No, never use npm here. Always use pnpm.",
-        ({"when": "Always use pnpm", "text": "I will use pnpm."},),
-        ("Never use npm here. Always use pnpm",),
-        {"note": "Use pnpm, never npm", "quote": "never use npm here. Always use pnpm"},
-    ),
-    "question": Kind(
-        "add the discount for students",
-        (
-            {
-                "when": "discount for students",
-                "shell": "mkdir -p src/controllers src/domain; echo 'STUDENTS = 0.1' > src/controllers/discount.py"
-                "; echo made",
-            },
-            {"when": "made", "text": "I added it."},
-        ),
-        "why is this in the controller?",
-        (
-            {"when": "why is this in the controller", "shell": f"{MOVE}; echo moved"},
-            {"when": "moved", "text": "I moved it to the domain."},
-        ),
-        ("why is this in the controller?", MOVE),
-        {
-            "note": "Put price rules into src/domain, not into a controller",
-            "quote": "why is this in the controller?",
-            "deeds": [{"n": 3, "text": MOVE}],
-        },
-    ),
-    "approval": Kind(
-        "show me the slow queries",
-        (
-            {"when": "show me the slow queries", "shell": "./report"},
-            {"when": "raw;1;2;3", "shell": REPORT},
-            {"when": "1 2 3 in columns", "text": "Here they are."},
-        ),
-        "there, now I can read it, keep it like that",
-        ({"when": "now I can read it", "text": "I will."},),
-        ("now I can read it, keep it like that", REPORT),
-        {
-            "note": f"Show slow queries with `{REPORT}`",
-            "quote": "there, now I can read it, keep it like that",
-            "deeds": [{"n": 4, "text": REPORT}],
-            "accepted": {"n": 5, "quote": "keep it like that"},
-        },
-    ),
-    "yes": Kind(
-        "add a phone number to the customer",
-        (
-            {"when": "add a phone number", "shell": CLIENT},
-            {"when": "client written", "text": f"I added it. Should I always regenerate the client with `{CLIENT}`?"},
-        ),
-        "yes",
-        ({"when": r"\byes\b", "text": "I will."},),
-        ("user: “yes”", CLIENT),
-        {
-            "note": f"Regenerate the client with `{CLIENT}` after a change of the schema",
-            "quote": "yes",
-            "deeds": [{"n": 6, "text": CLIENT}],
-            "accepted": {"n": 7, "quote": "yes"},
-        },
-    ),
-    "repair": Kind(
-        "build it",
-        (
-            {"when": "build it", "shell": "make"},
-            {"when": "no makefile found", "shell": BUILD},
-            {"when": "all is built", "text": "It is built."},
-        ),
-        "ok works",
-        ({"when": "ok works", "text": "Good."},),
-        (BUILD,),
-        {
-            "note": f"Build with `{BUILD}`",
-            "quote": "ok works",
-            "deeds": [{"n": 8, "text": BUILD}],
-            "accepted": {"n": 9, "quote": "ok works"},
-        },
-    ),
-}
-TASKS = "install the packages, add a discount, show the slow queries, add an address to the customer, and build it"
-PROGRAMS = {
-    "report": 'if [ "$1" = --columns ]; then echo "1 2 3 in columns"; else echo "raw;1;2;3"; fi',
-    "gen-client": "echo client written",
-}
 
 CLAUDE = Agent(
     "Claude Code",
@@ -253,6 +152,10 @@ def open_seat(
     """Return a function that installs an agent and claude-smart in it, for a person at a terminal."""
 
     def open_terminal(name: str) -> Seat:
+        if not {"all", name} & {*CHOSEN}:
+            # It takes a minute, most of it waiting for a terminal.
+            title = "Claude Code" if name == "claude" else AGENTS[name].title
+            pytest.skip(f"NOT TESTED AT A TERMINAL OF {title}: `make test-hosts` installs it and runs this")
         if name == "claude":
             if not find_unshare():
                 pytest.skip("NOT TESTED IN THE REAL Claude Code: this system permits no network namespaces")
@@ -260,16 +163,10 @@ def open_seat(
             home = tmp_path / "home"
             (home / "bin").mkdir(parents=True)
             desk = Desk(name, installed, home)
-        elif {"all", name} & {*CHOSEN}:
-            desk = open_desk(name)
         else:
-            # It takes a minute, most of it waiting for a terminal.
-            pytest.skip(f"NOT TESTED IN THE REAL {AGENTS[name].title}: `make test-hosts` installs it and runs this")
+            desk = open_desk(name)
         shop = desk.make_repository("shop")
-        for program, line in PROGRAMS.items():
-            (shop / program).write_text(f"#!/bin/sh\n{line}\n")
-            (shop / program).chmod(0o755)
-        (shop / "build.mk").write_text("all:\n\t@echo all is built\n")
+        write_programs(shop)
         code, output = desk.smart("install", "--host", name, "--yes", folder=shop)
         assert code == 0, output
         trust_folder(name, desk.home, shop)
@@ -298,12 +195,7 @@ def test_each_kind_of_correction_reaches_the_next_session(name: str, open_seat: 
     assert is_seen(line, first + second) == (name in NOTICED), "in one of both sessions, as soon as it was learned"
 
     seat.configure(daily_calls=20)
-    seat.read(
-        [
-            {"n": 2 * place + 1, "scope": "project", "elsewhere": "another task of this kind", **kind.note}
-            for place, kind in enumerate(KINDS.values())
-        ]
-    )
+    seat.read(number_notes())
     asked, third = seat.type_session([TASKS])
     assert [note for note in noted if note not in asked] == [], seat.desk.smart("show", "--all", folder=seat.folder)[1]
     assert ("claude-smart:learned'" in third) == (name in NOTICED)

@@ -102,7 +102,7 @@ def test_over_stdio(inspector: Inspector, place: Place) -> None:
     call_tools(inspector, place, ["learn"])
 
 
-def test_over_http(inspector: Inspector, site: Site) -> None:
+def test_over_http(site: Site, inspector: Inspector) -> None:
     header = ["--header", f"Authorization: Bearer {TOKEN}"]
     listed(inspector, list(select_tools("all", roots=None)), "--transport", "http", "--server-url", site.url, *header)
     inspector.connected("--transport", "http", "--server-url", site.url, *header)
@@ -120,7 +120,7 @@ def test_tools_over_stdio(inspector: Inspector, place: Place) -> None:
 
 
 @pytest.mark.quality
-def test_tools_over_http(inspector: Inspector, site: Site) -> None:
+def test_tools_over_http(site: Site, inspector: Inspector) -> None:
     header = ["--header", f"Authorization: Bearer {TOKEN}"]
     inspector.connected("--transport", "http", "--server-url", site.url, *header)
     call_tools(inspector, site.place, chosen())
