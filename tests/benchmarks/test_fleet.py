@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from benchmarks.fleet import is_correct, run_fleet
 
-pytestmark = pytest.mark.system
+# That no write is lost when a server is killed is also tested in tests/stores/test_postgres.py and
+# tests/http/test_database_away.py, which are not about the benchmark.
+pytestmark = [pytest.mark.system, pytest.mark.quality]
 
 
 def test_no_acknowledged_write_is_lost_or_doubled_by_a_kill() -> None:

@@ -352,11 +352,11 @@ def test_drainers_that_end_lose_no_wake_up(place, site, monkeypatch):
     """Lines are written while drains of every length begin and end; after its wake-up each is taken in."""
     monkeypatch.setenv("CLAUDE_SMART_BACKEND_AUTOSTART", "0")
     Path(place.home, "slow").write_text("0.05")
-    for number in range(30):
+    for number in range(20):
         said(place, f"s{number % 3}", f"line {number}")
         run_wake(place, site).communicate()
         time.sleep(0.013 * (number % 7))
-    until(lambda: len(seen(place)) == 30)
+    until(lambda: len(seen(place)) == 20)
     until(lambda: not processes(place))
 
 

@@ -13,7 +13,7 @@ from alma.http import tokens
 
 pytestmark = pytest.mark.system
 
-SLOW_CLIENTS = 24
+SLOW_CLIENTS = 12
 BOUND = 30.0
 """Seconds; a shared test machine is slow, and a server that is blocked does not answer at all."""
 
@@ -21,7 +21,7 @@ BOUND = 30.0
 def test_a_small_request_is_answered_while_another_client_sends_slow_ones(served: Served) -> None:
     file = served.config.parent / tokens.FILE
     slow, other = (tokens.add(file, name, "write") for name in ("slow", "other"))
-    text = ("see below " + "." * 80 + " Ann Lee's team never uses it, because a.b.c/d_e - 1.2.3\n") * 900
+    text = ("see below " + "." * 80 + " Ann Lee's team never uses it, because a.b.c/d_e - 1.2.3\n") * 400
     stopped = threading.Event()
     answers: list[int] = []
 
@@ -38,10 +38,10 @@ def test_a_small_request_is_answered_while_another_client_sends_slow_ones(served
     for thread in threads:
         thread.start()
     try:
-        time.sleep(2)
+        time.sleep(1)
         waits = []
         with httpx.Client(base_url=served.url, headers={"authorization": f"Bearer {other}"}, timeout=300) as client:
-            for _ in range(3):
+            for _ in range(2):
                 for method, path, body in (
                     ("GET", "/health", None),
                     ("POST", "/v1/retrieve", {"task": "see below " + "." * 70 + "!", "agent": "dev"}),

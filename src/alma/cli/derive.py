@@ -520,8 +520,14 @@ def build_parser(words: Collection[str] | None = None) -> argparse.ArgumentParse
         parser = _add_command(below, name, own, about, examples)
         if family:
             inner = parser.add_subparsers(title="commands", metavar="COMMAND")
-            for child in family:
-                _add_command(inner, child.words.split()[1], child, "", examples)
+            children = {child.words.split()[1]: child for child in family}
+            typed = children.keys() & set(words or ())
+            is_listed = not typed or not {"-h", "--help"}.isdisjoint(words or ())
+            for child_name, child in children.items():
+                if is_listed or child_name in typed:
+                    _add_command(inner, child_name, child, "", examples)
+                else:
+                    inner.choices[child_name] = untyped
     return top
 
 
