@@ -69,6 +69,7 @@ $(READY_DEV): pyproject.toml constraints.txt
 	@echo "Compiling the tests once, and not in each of the processes that run them ..."
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -q -p no:cacheprovider >/dev/null || \
 		echo "the tests could not be collected; make test says why"
+	@$(BIN)/python -m tests.programs
 	@touch $(READY) $(READY_DEV) $(READY_DOCS)
 
 $(READY_DOCS): pyproject.toml constraints.txt

@@ -5,7 +5,6 @@ import os
 import platform
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -18,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.hosts.agents import NotInstalledError
 from tests.persons import act_as_person, hide_agents
+from tests.programs import find_claude_code
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
@@ -47,9 +48,8 @@ use_memory_for_temporary_files()
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# How long an example takes to make says something about the machine, and nothing about the code. Each run draws the same
-# examples, so that a change fails only for what it did; with `ALMA_TEST_EXAMPLES` each run draws others, and as many as
-# it says.
+# How long an example takes to make says something about the machine, and nothing about the code. Each run draws the
+# same examples, so that a change fails only for what it did. With `ALMA_TEST_EXAMPLES` each run draws others.
 EXAMPLES = int(os.environ.get("ALMA_TEST_EXAMPLES", "40"))
 settings.register_profile(
     "alma",
@@ -216,39 +216,6 @@ def alma(open_alma: Opener) -> ALMA:
 
 # -- the real Claude Code
 
-VERSION = "2.1.325"
-_SYSTEMS = {"Linux": "linux", "Darwin": "darwin", "Windows": "win32"}
-_MACHINES = {"x86_64": "x64", "AMD64": "x64", "aarch64": "arm64", "arm64": "arm64"}
-
-
-def _package() -> str:
-    system, machine = _SYSTEMS.get(platform.system()), _MACHINES.get(platform.machine())
-    return f"@anthropic-ai/claude-code-{system}-{machine}"
-
-
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "alma-tests" / f"claude-code-{VERSION}"
-
-
-def _fetch(folder: Path) -> None:
-    """Whole or not at all, also when several test processes do it at the same time."""
-    npm = shutil.which("npm")
-    if npm is None:
-        raise OSError("npm was not found")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        fresh = Path(scratch) / "host"
-        command = [npm, "install", "--prefix", str(fresh), "--no-audit", "--no-fund", f"{_package()}@{VERSION}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode:
-            raise OSError(f"npm install failed: {done.stderr.strip()[-400:]}")
-        try:
-            fresh.rename(folder)
-        except OSError:
-            if not folder.exists():
-                raise
-
 
 @pytest.fixture(scope="session")
 def claude_binary() -> str:
@@ -256,16 +223,10 @@ def claude_binary() -> str:
 
     `CLAUDE_SMART_TEST_CLAUDE` names a binary to use instead.
     """
-    given = os.environ.get("CLAUDE_SMART_TEST_CLAUDE")
-    if given:
-        return given
-    folder = _cache()
-    if not folder.exists():
-        try:
-            _fetch(folder)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            pytest.skip(f"NOT TESTED IN THE REAL CLAUDE CODE: it could not be installed ({error})")
-    return str(next((folder / "node_modules" / _package()).glob("claude*")))
+    try:
+        return find_claude_code()
+    except NotInstalledError as error:
+        pytest.skip(f"NOT TESTED IN THE REAL CLAUDE CODE: it could not be installed ({error})")
 
 
 # -- a real PostgreSQL

