@@ -26,9 +26,9 @@ from alma.engine.redact import (
 )
 
 # These are known by what stands elsewhere in the text too.
-BY_CONTEXT = {'"kty"', "cookie"}
+BY_CONTEXT = {'"kty"', "cookie", "d={"}
 FREE = [rule for rule in RULES if not rule.within and rule.value != "column"]
-ALONE = [rule for rule in FREE if BY_CONTEXT.isdisjoint(rule.keywords)]
+ALONE = [rule for rule in FREE if BY_CONTEXT.isdisjoint([*rule.keywords, *rule.also])]
 ANCHORED = [rule for rule in RULES if rule.anchor or rule.near]
 MANY = settings(
     max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
