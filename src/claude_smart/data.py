@@ -757,8 +757,16 @@ def import_(args: Namespace, context: CommandContext) -> Answer:
         removed = {*Transaction(engine).find_tombstones(keys), *(one.key for one in rules if one.body.get("put_away"))}
         pairs = list(zip(teachings, keys, strict=True))
         lessons = teach(engine, [one for one, key in pairs if key not in removed and (key, one.reach) not in active])
-    new, forgotten = sum(one.verb == "made" for one in lessons), [one.rule for one, key in pairs if key in removed]
+    made = [one.record for one in lessons if one.record is not None and one.verb == "made"]
+    new, forgotten = len(made), [one.rule for one, key in pairs if key in removed]
     context.print_lines(f"Imported {count_noun(new, 'new rule')} of {len(teachings)}.")
+    waiting = [one for one in made if one.status is Status.CANDIDATE]
+    if waiting:
+        context.print_lines(f"{len(waiting)} of them must be reviewed first: claude-smart review")
+    wide = [one for one in made if one.project == EVERYWHERE]
+    if wide:
+        context.print_lines("These apply in all your projects; to remove one: claude-smart forget")
+        context.print_lines(*(f"- {one.body['rule']}" for one in wide))
     for rule in forgotten:
         context.print_lines(f"- Left out, because you forgot it here: {rule} (store it again with `claude-smart tag`)")
     return {"rules": len(teachings), "new": new, "forgotten": forgotten}
