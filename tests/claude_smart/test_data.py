@@ -109,7 +109,7 @@ def test_exported_and_imported_elsewhere_the_rules_are_the_same(person: Person, 
     Path("given.jsonl").write_text(RULES)
     assert person.types("import", "given.jsonl").out == (
         "Imported 3 new rules of 3.\n1 of them must be reviewed first: claude-smart review\n"
-        "These apply in all your projects; to remove one: claude-smart forget\n- Prefer tabs\n"
+        "For all your projects, not only this one; to remove one: claude-smart forget\n- Prefer tabs\n"
     )
     assert person.types("export", "a copy ü.jsonl").out == "Wrote 3 rules to a copy ü.jsonl\n"
     before = person.types("export", "--json").json["rules"]
