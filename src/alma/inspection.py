@@ -43,7 +43,7 @@ from .schema import plain
 from .text import count_tokens, digest, shorten
 from .types.kinds import EVERYWHERE, KINDS, MEMORY_KINDS, MemoryType, Reach, RuleSource
 from .types.query import Where
-from .types.record import LIVE, Record, Status, Trust
+from .types.record import LIVE, Origin, Record, Status, Trust
 from .types.times import from_iso, from_micros, to_micros
 from .words import Health, MemoryId, Moment, Statuses
 
@@ -428,7 +428,10 @@ def overview(alma: ALMA) -> Overview:
     def find_newest(kind: str, **conditions: Any) -> Record | None:
         return next(engine.store.scan(engine.where(kind, **conditions), 1), None)
 
-    turn, display, heard = find_newest("turn"), find_newest("retrieval"), find_newest("turn", agents={AGENT})
+    display, heard = find_newest("retrieval"), find_newest("turn", agents={AGENT})
+    # A document or a chat that was imported just now was not captured.
+    reported = find_newest("turn", origins={one for one in Origin if one is not Origin.IMPORT})
+    turn = max(filter(None, (heard, reported)), key=lambda one: one.created_at, default=None)
     # Only what a hook wrote down was said just before it was stored.
     lag = heard.updated_at - heard.created_at if heard and find_mark(engine, heard.session).file else None
     answer = {

@@ -128,7 +128,8 @@ def open_dashboard(call: Call) -> Reply:
     if not args.read_only:
         # Whoever can read a printed link may approve with it.
         is_printed = args.no_open or call.out.as_json
-        call.require_person("opening the dashboard without --read-only", can_script=not is_printed)
+        door = "run it in a terminal that no agent started, or pass --read-only"
+        call.require_person("opening the dashboard without --read-only", door, can_script=not is_printed)
     scope, was_started = dashboard.choose_scope(read_only=args.read_only, admin=args.admin), False
     if args.server:
         link = dashboard.ask_link(args.server, dashboard.read_token(None, args.token_file), scope, args.project)
