@@ -43,7 +43,7 @@ from .schema import plain
 from .text import count_tokens, digest, shorten
 from .types.kinds import EVERYWHERE, KINDS, MEMORY_KINDS, MemoryType, Reach, RuleSource
 from .types.query import Where
-from .types.record import LIVE, Origin, Record, Status, Trust
+from .types.record import LIVE, Record, Status, Trust
 from .types.times import from_iso, from_micros, to_micros
 from .words import Health, MemoryId, Moment, Statuses
 
@@ -416,6 +416,14 @@ class Overview(TypedDict):
     health: Health
 
 
+_LATEST_TURNS = 1000  # Among so many of the newest turns is one that a program reported, if there is any.
+
+
+def _is_ingested(turn: Record) -> bool:
+    """Return whether a turn comes from an imported document or chat, by the name of its conversation."""
+    return turn.session.startswith(f"{turn.provenance.source}:")
+
+
 @operation(Effect.READS, for_models=False)
 def overview(alma: ALMA) -> Overview:
     """Report whether sessions are captured now, what waits, and how much is stored.
@@ -430,7 +438,8 @@ def overview(alma: ALMA) -> Overview:
 
     display, heard = find_newest("retrieval"), find_newest("turn", agents={AGENT})
     # A document or a chat that was imported just now was not captured.
-    reported = find_newest("turn", origins={one for one in Origin if one is not Origin.IMPORT})
+    turns = engine.store.scan(engine.where("turn"), _LATEST_TURNS)
+    reported = next((one for one in turns if not _is_ingested(one)), None)
     turn = max(filter(None, (heard, reported)), key=lambda one: one.created_at, default=None)
     # Only what a hook wrote down was said just before it was stored.
     lag = heard.updated_at - heard.created_at if heard and find_mark(engine, heard.session).file else None
