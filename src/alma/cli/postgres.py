@@ -60,7 +60,10 @@ def show_postgres(call: Call) -> Reply:
 
 
 def _load_servers() -> ModuleType:
-    """Return the module that starts servers. The parser of every command that has the word "postgres" loads this file."""
+    """Return the module that starts servers.
+
+    It is loaded late: the parser of any command with the word "postgres" among its arguments loads this file.
+    """
     from ..stores.postgres import server
 
     return server
