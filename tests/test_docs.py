@@ -135,7 +135,8 @@ def test_the_operations_page_shows_the_token_scope_of_each_operation() -> None:
     page = (ROOT / "docs" / "reference" / "operations.md").read_text()
     for name, one in operations().items():
         mark = page.partition(f"### {name}\n\n*")[2].partition(".*")[0]
-        assert mark.endswith("; not over HTTP" if one.on_files else f"; token scope {NEEDED[one.effect]}"), name
+        access = "; not over HTTP" if one.on_files else f"; token scope {NEEDED[one.effect]}"
+        assert mark.endswith(access if one.for_models else f"{access}; not over MCP"), name
 
 
 def test_the_library_tutorial_shows_what_is_printed(tmp_path: Path, forks: Forks) -> None:

@@ -99,6 +99,7 @@ def folder(tmp_path: Path) -> Path:
         (["mcp", "install", "--client", "claude-code", "--yes"], "mcp"),
         (["mcp", "install", "--client", "cursor", "--tools", "core", "--dry-run"], "mcp"),
         (["serve"], "http"),
+        (["postgres", "status"], "postgres"),
     ],
     ids=" ".join,
 )
@@ -111,7 +112,9 @@ def test_a_command_names_the_extra_it_needs(folder: Path, words: list[str], extr
 
 
 def test_what_needs_no_extra_works_without(folder: Path) -> None:
-    for words in (["mcp", "uninstall", "--client", "cursor"], ["token", "add", "t"], ["list"], ["--help"]):
+    # The last looks like a command that needs an extra.
+    others = (["token", "add", "t"], ["list"], ["--help"], ["search", "postgres"])
+    for words in (["mcp", "uninstall", "--client", "cursor"], *others):
         done = run_without_extras(_COMMAND.format(words), folder)
         assert done.code == 0, done.err
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from alma.http import tokens
 from alma.operations import operations
 from alma.reading.local import LocalReader
 from alma.reading.port import Pair, Relation
+from alma.upkeep import export_lines, import_from
 
 
 def test_quickstart_in_memory_makes_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +52,38 @@ def test_a_configuration_cannot_name_all_projects(tmp_path: Path) -> None:
     file.write_text("alma:\n  project_id: everywhere\n  storage: sqlite\n")
     with pytest.raises(ConfigError, match="means all projects; name a single project"):
         ALMA.from_config(file)
+
+
+@pytest.mark.parametrize("name", ["' everywhere '", "${NOT_SET_HERE:-everywhere}", "!!str everywhere"])
+def test_no_spelling_in_a_configuration_names_all_projects(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(f"project_id: {name}\n")
+    with pytest.raises(ConfigError, match="means all projects; name a single project"):
+        ALMA.from_config(file)
+
+
+def test_a_folder_named_like_all_projects_needs_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "everywhere"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert main(["init"]) != 0
+    assert "error: 'everywhere' means all projects; name this one with --project-id" in capsys.readouterr().err
+    assert list(folder.iterdir()) == []
+    assert main(["init", "--project-id", "shop"]) == 0
+
+
+def test_a_rule_for_all_projects_in_the_export_of_others_waits(tmp_path: Path) -> None:
+    with ALMA.quickstart("shop", tmp_path / "theirs") as theirs:
+        theirs.add_rule("dev", "Use pnpm", reach="always")
+        lines = "".join(f"{line}\n" for line in export_lines(theirs))
+    assert '"project":"everywhere"' in lines
+    with ALMA.quickstart("shop", tmp_path / "own") as own:
+        import_from(own, StringIO(lines), "export.jsonl", trusted=False)
+        assert own.list("rule") == []
+        assert len(own.list("rule", status="candidate")) == 1
+        assert "pnpm" not in own.retrieve("Install the packages", "dev").to_prompt()
 
 
 def test_messages_name_what_is_missing(tmp_path: Path, alma: ALMA) -> None:

@@ -169,6 +169,7 @@ def operations() -> str:
             out.append(f"## {group.capitalize()}")
         mark = f"{one.effect}{', idempotent' if one.idempotent and one.effect != 'reads' else ''}"
         mark += "; not over HTTP" if one.on_files else f"; token scope {NEEDED[one.effect]}"
+        mark += "" if one.for_models else "; not over MCP"
         rows = [_parameter(parameter) for parameter in one.parameters]
         table = ["| parameter | | |", "|---|---|---|", *rows] if rows else []
         out.append("\n".join([f"### {one.name}\n\n*{mark}.* {one.description}\n", *table]).rstrip())

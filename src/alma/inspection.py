@@ -416,6 +416,14 @@ class Overview(TypedDict):
     health: Health
 
 
+_LATEST_TURNS = 1000  # Among so many of the newest turns is one that a program reported, if there is any.
+
+
+def _is_ingested(turn: Record) -> bool:
+    """Return whether a turn comes from an imported document or chat, by the name of its conversation."""
+    return turn.session.startswith(f"{turn.provenance.source}:")
+
+
 @operation(Effect.READS, for_models=False)
 def overview(alma: ALMA) -> Overview:
     """Report whether sessions are captured now, what waits, and how much is stored.
@@ -428,7 +436,11 @@ def overview(alma: ALMA) -> Overview:
     def find_newest(kind: str, **conditions: Any) -> Record | None:
         return next(engine.store.scan(engine.where(kind, **conditions), 1), None)
 
-    turn, display, heard = find_newest("turn"), find_newest("retrieval"), find_newest("turn", agents={AGENT})
+    display, heard = find_newest("retrieval"), find_newest("turn", agents={AGENT})
+    # A document or a chat that was imported just now was not captured.
+    turns = engine.store.scan(engine.where("turn"), _LATEST_TURNS)
+    reported = next((one for one in turns if not _is_ingested(one)), None)
+    turn = max(filter(None, (heard, reported)), key=lambda one: one.created_at, default=None)
     # Only what a hook wrote down was said just before it was stored.
     lag = heard.updated_at - heard.created_at if heard and find_mark(engine, heard.session).file else None
     answer = {

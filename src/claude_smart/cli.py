@@ -156,7 +156,11 @@ OPTIONS = (
     ("export", "--force", "overwrite edits in the block that were not imported"),
     ("export", "--dry-run", "show how a .md file would change"),
     ("import", "file:FILE", "a file that export wrote, a .md file, or - for standard input"),
-    ("import", "--all", "also turn list items outside the block of a .md file into rules"),
+    (
+        "import",
+        "--all",
+        "also turn list items outside the block of a .md file into rules, and read other folders' rows of 0.x",
+    ),
     ("import", "--retire", "archive rules whose items were removed"),
     ("import", "--prefer file|memory", "which side wins if both changed"),
     ("import", "--dry-run", "show what a .md file would change"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -55,7 +56,7 @@ from alma.types.record import LIVE, Status
 from alma.types.times import from_iso
 
 from . import rules
-from .earlier import describe_foreign_file, is_earlier_buffer
+from .earlier import is_earlier_buffer, read_earlier_file
 from .environment import (
     TOKEN_VARIABLE,
     describe_home,
@@ -746,9 +747,8 @@ def import_(args: Namespace, context: CommandContext) -> Answer:
     require_person("`claude-smart import`")
     if args.file.lower().endswith(_MARKDOWN):
         return _import_markdown(args, context)
-    if problem := describe_foreign_file(args.file):
-        raise ValidationError(problem)
-    teachings = list(_read_rules(args.file))
+    earlier = read_earlier_file(args.file, _name_folders(context), is_all=args.all)
+    teachings = earlier.teachings if earlier else list(_read_rules(args.file))
     keys = [key_of(MemoryType.RULE, AGENT, "", {"rule": one.rule}) for one in teachings]
     with context.engine() as engine:
         rules = find_rules(engine)
@@ -757,11 +757,31 @@ def import_(args: Namespace, context: CommandContext) -> Answer:
         removed = {*Transaction(engine).find_tombstones(keys), *(one.key for one in rules if one.body.get("put_away"))}
         pairs = list(zip(teachings, keys, strict=True))
         lessons = teach(engine, [one for one, key in pairs if key not in removed and (key, one.reach) not in active])
-    new, forgotten = sum(one.verb == "made" for one in lessons), [one.rule for one, key in pairs if key in removed]
+    made = [one.record for one in lessons if one.record is not None and one.verb == "made"]
+    new, forgotten = len(made), [one.rule for one, key in pairs if key in removed]
     context.print_lines(f"Imported {count_noun(new, 'new rule')} of {len(teachings)}.")
+    waiting = [one for one in made if one.status is Status.CANDIDATE]
+    if waiting:
+        context.print_lines(f"{len(waiting)} of them must be reviewed first: claude-smart review")
+    wide = [one for one in made if one.project == EVERYWHERE]
+    if wide:
+        context.print_lines("For all your projects, not only this one; to remove one: claude-smart forget")
+        context.print_lines(*(f"- {one.body['rule']}" for one in wide))
     for rule in forgotten:
         context.print_lines(f"- Left out, because you forgot it here: {rule} (store it again with `claude-smart tag`)")
+    for folder, many in earlier.elsewhere.items() if earlier else ():
+        rows = count_noun(many, "row")
+        context.print_lines(
+            f"- Left out: {rows} of the folder {folder!r}. Import the file there too, or pass --all here."
+        )
     return {"rules": len(teachings), "new": new, "forgotten": forgotten}
+
+
+def _name_folders(context: CommandContext) -> set[str]:
+    """Return the names that the project's folder may have had: its own, and the last part of the project's key."""
+    path = Path(context.find_copy().path)
+    folder = path.parent if path.name == ".git" else path
+    return {folder.name, re.split(r"[/:\\]", context.project)[-1]}
 
 
 def _read_rules(path: str) -> Iterator[Teaching]:

@@ -107,7 +107,10 @@ def test_usage_tells_programs_numbers(person: Person) -> None:
 
 def test_exported_and_imported_elsewhere_the_rules_are_the_same(person: Person, tmp_path: Path) -> None:
     Path("given.jsonl").write_text(RULES)
-    assert person.types("import", "given.jsonl").out == "Imported 3 new rules of 3.\n"
+    assert person.types("import", "given.jsonl").out == (
+        "Imported 3 new rules of 3.\n1 of them must be reviewed first: claude-smart review\n"
+        "For all your projects, not only this one; to remove one: claude-smart forget\n- Prefer tabs\n"
+    )
     assert person.types("export", "a copy ü.jsonl").out == "Wrote 3 rules to a copy ü.jsonl\n"
     before = person.types("export", "--json").json["rules"]
     assert person.types("config", "home", str(tmp_path / "another")).code == 0
@@ -121,7 +124,7 @@ def test_exported_and_imported_elsewhere_the_rules_are_the_same(person: Person, 
 def test_what_is_known_already_changes_nothing(person: Person) -> None:
     person.types("tag", "Sign all commits — even small ones")
     Path("given.jsonl").write_text(RULES)
-    assert person.types("import", "given.jsonl").out == "Imported 2 new rules of 3.\n"
+    assert person.types("import", "given.jsonl").out.startswith("Imported 2 new rules of 3.\n")
     before = person.types("export", "--json").json
     assert person.types("import", "given.jsonl").out == "Imported 0 new rules of 3.\n"
     assert person.types("export", "--json").json == before

@@ -325,6 +325,15 @@ def test_the_overview_says_whether_it_captures(alma: ALMA) -> None:
     assert call(alma, "overview")["captured_after_ms"] is None, "no hook captured these"
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_what_was_imported_is_not_captured(alma: ALMA, tmp_path: Path, own: bool) -> None:
+    note = tmp_path / "note.md"
+    note.write_text("We decided to use PostgreSQL for billing.")
+    operations()["ingest"].call(alma, {"path": str(note), "agent": "dev", "own": own})
+    overview = call(alma, "overview")
+    assert (overview["is_capturing"], overview["last_captured_at"]) == (None, None)
+
+
 def test_what_was_only_shown_is_not_captured(alma: ALMA) -> None:
     old = (datetime.now(UTC) - timedelta(days=3)).isoformat()
     alma.add_episode("dev", "s1", [{"speaker": "user", "text": "Long ago", "at": old}])

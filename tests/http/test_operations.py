@@ -58,6 +58,12 @@ def test_no_arguments_need_no_body(site: Site) -> None:
     assert (answer.status_code, answer.json()["project_id"]) == (200, "app")
 
 
+def test_arguments_in_the_query_are_refused_and_not_ignored(site: Site) -> None:
+    answer = site.client().post("/v1/list?limit=1")
+    assert answer.status_code == 400
+    assert "send the arguments of list in the body as JSON, not in the query" in answer.json()["detail"]
+
+
 def test_the_operations_are_listed(site: Site) -> None:
     listed = {one["name"]: one for one in site.client("admin").get("/v1/operations").json()["operations"]}
     assert listed.keys() == list_offered().keys()

@@ -93,6 +93,7 @@ def test_a_tool_that_cannot_be_enabled_is_not_recommended() -> None:
     remote = select_tools("all", roots=None)
     assert "not offered over HTTP; use the stdio transport" in describe_unknown_tool("alma_ingest", remote)
     assert "is a batch form" in describe_unknown_tool("alma_learn_many", remote)
+    assert "'undo' is not offered over MCP; use the command line" in describe_unknown_tool("alma_undo", remote)
     assert describe_unknown_tool("alma_retreive", remote).count("Did you mean 'alma_retrieve'?") == 1
     assert "Did you mean" not in describe_unknown_tool("alma_nope", remote)
 

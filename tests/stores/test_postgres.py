@@ -28,7 +28,7 @@ from alma.errors import (
     StorageFullError,
     ValidationError,
 )
-from alma.stores.postgres import PostgresStore
+from alma.stores.postgres import PostgresStore, schema
 from alma.stores.postgres.database import PostgresDatabase
 from alma.stores.postgres.server import start_server
 from alma.testing import StoreContract, make_record
@@ -561,6 +561,7 @@ def test_a_read_only_store_is_read_and_not_written(store):
         admin.execute("CREATE ROLE reader LOGIN")
         admin.execute("GRANT USAGE ON SCHEMA alma TO reader")
         admin.execute("GRANT SELECT ON ALL TABLES IN SCHEMA alma TO reader")
+        admin.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA alma TO reader")
     reader = make_conninfo(dsn, user="reader")
     frozen = make_conninfo(dsn, options="-c default_transaction_read_only=on")
     for other in (PostgresStore(dsn, read_only=True), PostgresStore(reader), PostgresStore(frozen)):
@@ -709,9 +710,10 @@ def test_row_level_security_alone_hides_other_tenants(postgres_dsn, partitions, 
         admin.execute("CREATE ROLE member LOGIN")
         admin.execute("GRANT USAGE ON SCHEMA alma TO member")
         admin.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA alma TO member")
+        admin.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA alma TO member")
         rows = admin.execute("SELECT DISTINCT unnest(tsvector_to_array(terms)) FROM alma.term").fetchall()
         terms = [f"'{term}'" if i == 0 else term for i, (term,) in enumerate(rows)]
-    tables = ["record", "passage", *(["term"] if role == "member" else [])]
+    tables = ["record", "passage", "term"]
     tables += [f"{table}_{i}" for table in tables for i in range(partitions)]
     with connect(postgres_dsn, user=role) as connection:
         connection.execute("SET search_path = alma, public")
@@ -730,11 +732,47 @@ def test_row_level_security_alone_hides_other_tenants(postgres_dsn, partitions, 
             for table in tables:
                 assert {name for (name,) in connection.execute(f"SELECT DISTINCT tenant FROM {table}")} <= {value}
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                connection.execute("INSERT INTO term VALUES ('other', 'x', '')" if role == "member" else INSERT)
+                connection.execute("INSERT INTO term VALUES ('other', 'x', '')" if turn % 2 else INSERT)
             connection.execute("ROLLBACK")
     with connect(postgres_dsn, user="postgres") as admin:
         admin.execute("DROP OWNED BY member")
         admin.execute("DROP ROLE member")
+
+
+@pytest.mark.parametrize("partitions", [0, 3])
+def test_an_older_schema_is_upgraded_and_then_hides_the_words_of_other_tenants(postgres_dsn, monkeypatch, partitions):
+    with monkeypatch.context() as older:
+        older.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        running = PostgresStore(postgres_dsn, tenant="a", partitions=partitions)
+        running.put([make_record("1", text="alpha", tags=("x",))])
+        with closing(PostgresStore(postgres_dsn, tenant="b", partitions=partitions)) as other:
+            other.put([make_record("2", text="beta")])
+    with connect(postgres_dsn, user="postgres") as admin:
+        admin.execute("DROP ROLE IF EXISTS reader")
+        admin.execute("CREATE ROLE reader LOGIN")
+        admin.execute("GRANT USAGE ON SCHEMA alma TO reader")
+        admin.execute("GRANT SELECT ON ALL TABLES IN SCHEMA alma TO reader")
+    reader_dsn = make_conninfo(postgres_dsn, user="reader")
+    with pytest.raises(ReadOnlyError, match="open it once for writing"):
+        PostgresStore(reader_dsn, tenant="a", read_only=True)
+    with pytest.raises(ReadOnlyError, match="as the owner of its tables"):
+        PostgresStore(reader_dsn, tenant="a")
+    assert [hit.id for hit in running.match("alpha", Where(), 9)] == ["1"]
+    with closing(PostgresStore(postgres_dsn, tenant="b")) as other:
+        assert [hit.id for hit in other.match("alpha beta", Where(), 9)] == ["2"]
+    # A process that opened the store before the upgrade goes on.
+    running.put([make_record("1", version=2, text="gamma", tags=("x",))])
+    assert [hit.id for hit in running.match("gamma", Where(tagged=["x"]), 9)] == ["1"]
+    running.close()
+    with closing(PostgresStore(reader_dsn, tenant="a", read_only=True)) as store:
+        assert [hit.id for hit in store.match("gamma", Where(), 9)] == ["1"]
+    with connect(postgres_dsn) as owner:
+        assert owner.execute("SELECT count(*) FROM alma.term").fetchone() == (0,)
+    query = "SELECT grantee FROM information_schema.routine_privileges WHERE routine_name = 'find_terms' ORDER BY 1"
+    with connect(postgres_dsn, user="postgres") as admin:
+        assert admin.execute(query).fetchall() == [("alma",), ("reader",)]
+        admin.execute("DROP OWNED BY reader")
+        admin.execute("DROP ROLE reader")
 
 
 INSERT = (

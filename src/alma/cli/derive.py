@@ -640,11 +640,13 @@ class Call:
         """Why this call may not approve anything; empty if a person makes it."""
         return self.agent_above or people.find_missing_terminal()
 
-    def require_person(self, act: str, *, can_script: bool = False) -> None:
-        """Raise PersonRequiredError unless a person decides; with `can_script`, a script that no agent runs may too."""
+    def require_person(self, act: str, door: str = people.DOORS, *, can_script: bool = False) -> None:
+        """Raise PersonRequiredError unless a person decides; with `can_script`, a script that no agent runs may too.
+
+        `door` says what to do instead.
+        """
         reason = self.agent_above if can_script else self.why_limited
         if reason:
-            door = people.DOORS
             if "yes" in self.args and not self.agent_above:
                 door = "run it in a terminal, or pass --yes in a script that no agent runs"
             raise refuse_act(act, reason, door)

@@ -17,6 +17,7 @@ from ..files import create_private, make_private_folder
 from ..http import dashboard, tokens
 from ..mcp import clients
 from ..trust_register import trust_folder
+from ..types.kinds import EVERYWHERE
 from .derive import Argument, Call, Reply, command, reply_value
 
 EMBEDDINGS = ("auto", "local", "onnx", "openai", "azure", "hash", "none")
@@ -65,6 +66,8 @@ def init(call: Call) -> Reply:
     if args.project_id is not None and not args.project_id.strip():
         raise ValidationError("--project-id must not be blank; leave it out to use the folder's name")
     project = args.project_id or (whole.parent if is_hidden else whole).name or "my-project"
+    if project.strip() == EVERYWHERE:
+        raise ValidationError(f"{EVERYWHERE!r} means all projects; name this one with --project-id")
     text = write_configuration(project, args.storage, args.embedding, ".alma" if is_hidden else ".")
     fresh = file.with_name(f"{file.name}.new")
     try:
@@ -125,7 +128,8 @@ def open_dashboard(call: Call) -> Reply:
     if not args.read_only:
         # Whoever can read a printed link may approve with it.
         is_printed = args.no_open or call.out.as_json
-        call.require_person("opening the dashboard without --read-only", can_script=not is_printed)
+        door = "run it in a terminal that no agent started, or pass --read-only"
+        call.require_person("opening the dashboard without --read-only", door, can_script=not is_printed)
     scope, was_started = dashboard.choose_scope(read_only=args.read_only, admin=args.admin), False
     if args.server:
         link = dashboard.ask_link(args.server, dashboard.read_token(None, args.token_file), scope, args.project)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ..files import keep_out_of_git
-from ..stores.postgres.server import LocalServer, find_server, start_server
 from .derive import Argument, Call, Reply, command
+
+if TYPE_CHECKING:
+    from ..stores.postgres.server import LocalServer
 
 _DIR = Argument("--dir DIR", "data folder (default: .alma/postgres)", default=".alma/postgres")
 
@@ -18,8 +21,9 @@ _DIR = Argument("--dir DIR", "data folder (default: .alma/postgres)", default=".
 def start_postgres(call: Call) -> Reply:
     """Start a PostgreSQL server with pgvector in the background. Creates the data folder if needed."""
     folder = Path(call.args.dir)
-    was_running = find_server(folder) is not None
-    server = start_server(folder)
+    servers = _load_servers()
+    was_running = servers.find_server(folder) is not None
+    server = servers.start_server(folder)
     keep_out_of_git(folder.absolute().parent)
     text = "is running already" if was_running else "is running"
     return Reply(
@@ -36,7 +40,7 @@ def start_postgres(call: Call) -> Reply:
 @_DIR
 def stop_postgres(call: Call) -> Reply:
     """Stop the PostgreSQL server. Its data stays."""
-    server = find_server(Path(call.args.dir))
+    server = _load_servers().find_server(Path(call.args.dir))
     if server is None:
         return Reply({"running": False}, f"No PostgreSQL server is running in {call.args.dir}.")
     server.stop()
@@ -47,12 +51,22 @@ def stop_postgres(call: Call) -> Reply:
 @_DIR
 def show_postgres(call: Call) -> Reply:
     """Show whether the PostgreSQL server is running. Exits with 1 if it is not."""
-    server = find_server(Path(call.args.dir))
+    server = _load_servers().find_server(Path(call.args.dir))
     if server is None:
         text = f"No PostgreSQL server is running in {call.args.dir}; start one with `alma postgres up`."
         return Reply({"running": False}, text, code=1)
     text = f"PostgreSQL is running in {server.folder} (process {server.pid}):"
     return Reply(_describe_server(server), text, f"  {server.dsn}")
+
+
+def _load_servers() -> ModuleType:
+    """Return the module that starts servers.
+
+    It is loaded late: the parser of any command with the word "postgres" among its arguments loads this file.
+    """
+    from ..stores.postgres import server
+
+    return server
 
 
 def _describe_server(server: LocalServer) -> dict[str, Any]:

@@ -364,6 +364,8 @@ class HttpService:
         """Run an operation with the arguments in the request's body."""
         call: RequestInfo = request.scope[CALL]
         token: Token = request.scope[CALL].token
+        if request.url.query:
+            raise ValidationError(f"send the arguments of {operation.name} in the body as JSON, not in the query")
         checked = operation.check(await self._read_body(request))
         arguments = limit_call(operation, checked, None, call.may_approve, token.name)
         project = _read_project(request)

@@ -138,7 +138,10 @@ def describe_unknown_tool(name: str, tools: Mapping[str, OperationTool]) -> str:
     if operation is not None and operation.on_files and any(one.roots is None for one in tools.values()):
         return f"the tool {name!r} uses files of the server, so it is not offered over HTTP; use the stdio transport"
     if operation is not None and not operation.for_models:
-        return f"the tool {name!r} is a batch form, which is not offered over MCP; call the tool for one item"
+        if operation.group == "many":
+            return f"the tool {name!r} is a batch form, which is not offered over MCP; call the tool for one item"
+        instead = "use the command line, the dashboard, Python or HTTP"
+        return f"the operation {operation.name!r} is not offered over MCP; {instead}"
     if operation is not None:
         return f"the tool {name!r} is not enabled; start the server with --tools all, or name the tool in --tools"
     return f"{describe_unknown(name, tools, 'tool', PREFIX)} Valid: {', '.join(tools)}."

@@ -3,9 +3,12 @@
 `record` has a row for each record and `passage` one for each vector, with copies of the columns that are filtered by,
 so that a search by vector reads one table. `term` has the words, links and tags of a record for an index.
 
-Row-level security hides the rows of other tenants from every role but superusers, even if a statement forgets to. Under
-row-level security PostgreSQL uses no index of words, because `@@` is not leakproof. So `term` alone is not hidden from
-the owner, and everybody else reads it through `find_terms`, which reads the rows of the tenant only.
+Row-level security hides the rows of other tenants from every role but superusers, even if a statement forgets to.
+
+PostgreSQL uses an index below a policy only for conditions that are leakproof, and `@@`, which compares words, is not.
+The policy of `term` may use every index, however. So the word to find is a setting, `alma.words`, and the policy
+contains the comparison: it returns the rows of the tenant that have the word, or all of them if no word is set.
+`find_terms` sets one word after the other. It runs with the rights of its caller.
 """
 
 from __future__ import annotations
@@ -67,6 +70,27 @@ END $$;
 """
 
 
+# A query that every row answers: `list_terms` makes no term with such a sign.
+_EVERY_ROW = "!'~'"
+_HAS_WORD = f"terms @@ coalesce(nullif(current_setting('alma.words', true), ''), $${_EVERY_ROW}$$)::tsquery"
+# An expression instead of the column: no index of tenants must be combined with that of terms.
+_TERM_POLICY = f"USING ('' || {_TENANT} AND {_HAS_WORD}) WITH CHECK ({_TENANT})"
+_TERM_SEARCH = """
+DROP FUNCTION find_terms(text[], int);
+CREATE FUNCTION find_terms(wanted text[], most int) RETURNS TABLE (n int, id text, size int)
+LANGUAGE plpgsql VOLATILE ROWS 100
+SET search_path = {schema}, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
+BEGIN
+    FOR n IN 1 .. cardinality(wanted) LOOP
+        PERFORM set_config('alma.words', quote_literal(wanted[n]), true);
+        RETURN QUERY SELECT n, t.id, length(t.terms) FROM term t LIMIT most;
+    END LOOP;
+    PERFORM set_config('alma.words', '', true);
+END $$;
+REVOKE ALL ON FUNCTION find_terms(text[], int) FROM PUBLIC;
+"""
+
+
 def _create_tables(connection: Connection, names: dict[str, str], partitions: int) -> None:
     partitioned = "PARTITION BY HASH (tenant)" if partitions else ""
     connection.execute(_TABLES.format(**names, partitioned=partitioned))
@@ -81,8 +105,26 @@ def _create_tables(connection: Connection, names: dict[str, str], partitions: in
                 connection.execute(f"ALTER TABLE {one} FORCE ROW LEVEL SECURITY")
 
 
+def _hide_terms(connection: Connection, names: dict[str, str], partitions: int) -> None:
+    """Apply row-level security to the owner of `term` too; before, the owner could read the words of all tenants."""
+    query = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'term'::regclass"
+    tables = ["term", *(table for (table,) in connection.execute(query))]
+    for table in tables:
+        connection.execute(f"DROP POLICY tenant ON {table}")
+        connection.execute(f"CREATE POLICY tenant ON {table} {_TERM_POLICY}")
+        connection.execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")
+    connection.execute(_TERM_SEARCH.format(**names))
+    # Before, everybody could execute the function; those who read the table still need to.
+    query = (
+        "SELECT DISTINCT rolname FROM pg_class, aclexplode(relacl) JOIN pg_roles r ON r.oid = grantee"
+        " WHERE pg_class.oid = 'term'::regclass AND privilege_type = 'SELECT'"
+    )
+    for (role,) in connection.execute(query).fetchall():
+        connection.execute(f"GRANT EXECUTE ON FUNCTION find_terms(text[], int) TO {quote_name(role)}")
+
+
 # Migration number i brings a schema from version i to i + 1. Only ever append.
-MIGRATIONS: list[Callable[[Connection, dict[str, str], int], None]] = [_create_tables]
+MIGRATIONS: list[Callable[[Connection, dict[str, str], int], None]] = [_create_tables, _hide_terms]
 
 
 def prepare_schema(db: PostgresDatabase, partitions: int) -> None:
@@ -97,7 +139,10 @@ def prepare_schema(db: PostgresDatabase, partitions: int) -> None:
         try:
             db.write(lambda connection: _migrate(connection, db, partitions))
         except ReadOnlyError as error:
-            raise ReadOnlyError(f"{error}; to create the tables a role needs CREATE on the database") from error
+            advice = "to create the tables a role needs CREATE on the database"
+            if version > 0:
+                advice = "open the store once as the owner of its tables, which then get the format of this alma"
+            raise ReadOnlyError(f"{error}; {advice}") from error
 
 
 def _read_version(connection: Connection, db: PostgresDatabase) -> int:
