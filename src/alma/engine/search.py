@@ -123,11 +123,16 @@ def find_hits_by_kind(
 ) -> Found:
     """Return what `find_hits` finds of each kind, so many of each, with few searches over all of them."""
     meaning = _search_kinds(engine, lambda some, limit: by_meaning(engine, vectors, some, limit), where, limits)
-    by_word = _search_kinds(engine, lambda some, limit: by_words(engine.store, query, some, limit), where, limits)
+    # Looking for words that many records hold costs much more than finding out that there is no record of a kind.
+    lacking = {kind for kind in limits if vectors and not meaning[kind]}
+    if lacking and next(iter(engine.store.scan(replace(where, kinds=lacking), 1)), None) is not None:
+        lacking = set()
+    present = {kind: limit for kind, limit in limits.items() if kind not in lacking}
+    by_word = _search_kinds(engine, lambda some, limit: by_words(engine.store, query, some, limit), where, present)
     ids = [hit.id for hits in (*meaning.values(), *by_word.values()) for hit in hits]
     records = {record.id: record for record in engine.store.get(list(dict.fromkeys(ids)))} if ids else {}
     found = Found([], [], {})
-    for kind, limit in limits.items():
+    for kind, limit in present.items():
         own_ids = [hit.id for hit in (*meaning[kind], *by_word[kind])]
         own = Found(meaning[kind], by_word[kind], {id: records[id] for id in own_ids if id in records})
         own = _add_persons_words(engine, query, vectors, replace(where, kinds={kind}), limit, own)
