@@ -6,8 +6,8 @@ others come after it. A pair that a model has found to be about different things
 
 Whether two memories are about the same thing does not depend on a question. The embedder reads a pair once, and what it
 finds is kept: the `likeness` of the newer memory holds the scores of its pairs with older ones. A retrieval looks them
-up, reads at most a few that were never read, and stores these with its note. Upkeep reads those of new memories. Of two that are as near as an update, and
-were not read yet, the newer one comes first, without a mark.
+up, reads at most a few that were never read, and stores these with its note. Upkeep reads those of new memories. Of two
+that are as near as an update, and were not read yet, the newer one comes first, without a mark.
 
 In a large store every memory is near to many that are about something else. Only a pair that stands out from the other
 candidates is worth reading.
