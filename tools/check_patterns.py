@@ -1,19 +1,23 @@
 """Refuse regular expressions that can take exponential time: part of `make check`.
 
-Every module of alma is imported and every pattern file is loaded; each pattern that is compiled meanwhile is checked. A
-repeat inside a repeat is refused unless something must stand between two rounds that the inner repeat cannot match:
+Every module of alma is imported and every pattern file is loaded; each pattern that is compiled meanwhile is checked,
+and each text of a module that it passes by name to a function of `re`, to be compiled when it is needed. A repeat
+inside a repeat is refused unless something must stand between two rounds that the inner repeat cannot match:
 `(\\w+\\s)*` is fine, `(\\w+\\s?)*` is not. Possessive repeats and atomic groups never go back, so they are fine.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
+from types import ModuleType
 from typing import Any
 
 Node = tuple[Any, Any]
@@ -141,7 +145,8 @@ def collect_patterns() -> dict[tuple[str | bytes, int], str]:
             for module in pkgutil.walk_packages(top.__path__, f"{package}."):
                 # The hook runs as it is imported.
                 if module.name not in ("claude_smart.hook",) and not module.name.endswith("__main__"):
-                    importlib.import_module(module.name)
+                    imported = importlib.import_module(module.name)
+                    found |= {(pattern, 0): module.name for pattern in _list_named_patterns(imported)}
         from alma.engine.escape import find_suspicion
         from alma.engine.redact import redact
         from alma.engine.safety import find_harm
@@ -157,6 +162,18 @@ def collect_patterns() -> dict[tuple[str | bytes, int], str]:
     finally:
         re.compile = compile_pattern
     return found
+
+
+def _list_named_patterns(module: ModuleType) -> Iterator[str]:
+    """Yield the texts of a module that it passes by name to a function of `re`."""
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
+            continue
+        owner, first = node.func.value, node.args[0]
+        if isinstance(owner, ast.Name) and owner.id == "re" and isinstance(first, ast.Name):
+            pattern = getattr(module, first.id, None)
+            if isinstance(pattern, str):
+                yield pattern
 
 
 def main() -> int:

@@ -34,11 +34,12 @@ _PATHS = ("file_path", "filePath", "absolute_path", "path")
 
 _COMMENTS = ("#", "//", "/*", "*", "--", ";", "%", "<!--", '"""', "'''", "REM ", '"')
 _LINE_NUMBER = "0123456789\t →|:"
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"' r"|'(?:[^'\\]|\\.)*'" r"|`(?:[^`\\]|\\.)*`")
-_OPEN_STRING = re.compile(r"[\"`].*")
-_COMMENT = re.compile(r"(?:^|\s)(?://|#|--\s|/\*|<!--).*")
-_WORD = re.compile(r"-{0,2}[^\W\d_][\w./@'-]*(?:\(\))?[.!?]?")
-_UNSPACED = re.compile(r"[\u2e80-\uffef]")
+# These are compiled when a text needs them: a hook has no time for patterns that it does not use.
+_STRING = r'"(?:[^"\\]|\\.)*"' r"|'(?:[^'\\]|\\.)*'" r"|`(?:[^`\\]|\\.)*`"
+_OPEN_STRING = r"[\"`].*"
+_COMMENT = r"(?:^|\s)(?://|#|--\s|/\*|<!--).*"
+_WORD = r"-{0,2}[^\W\d_][\w./@'-]*(?:\(\))?[.!?]?"
+_UNSPACED = r"[\u2e80-\uffef]"
 _MOST_WORDS = 2
 _LONGEST_LINE = 400
 _KEYWORDS = frozenset(
@@ -61,23 +62,23 @@ _ADDRESSING_WORDS = frozenset(
 _BUILD_FILES = frozenset(("makefile", "gnumakefile", "justfile", ".justfile"))
 _MANIFESTS = frozenset(("package.json", "composer.json"))
 _DOCUMENTS = frozenset("readme notes note todo changelog changes history news install contributing hacking".split())
-_TARGET = re.compile(r"(?:\d+[:\t→]\s*)?@?([A-Za-z][\w-]*)\s*:(?!=)")
-_NUMBERED = re.compile(r"^\s*\d+[\t→]", re.MULTILINE)
+_TARGET = r"(?:\d+[:\t→]\s*)?@?([A-Za-z][\w-]*)\s*:(?!=)"
+_NUMBERED = r"(?m)^\s*\d+[\t→]"
 
-_OPERATOR = re.compile(r"[();<>|&]+")
-_NESTED = re.compile(r"[`\n\r]|\$[({]")
-_SILENCED = re.compile(r"\s2>(?:/dev/null|&1)(?=\s|$)")
+_OPERATOR = r"[();<>|&]+"
+_NESTED = r"[`\n\r]|\$[({]"
+_SILENCED = r"\s2>(?:/dev/null|&1)(?=\s|$)"
 _MOST_CHARS = 2000
 _LISTERS = frozenset("ls ll find fd tree pwd which".split())
 _RUNNING = ("-exec", "-ok", "--exec", "-printf", "-fprint")
 _VIEWERS = frozenset("cat head tail nl less bat".split())
 _FILTERS = frozenset("head tail sort uniq wc".split())
-_COUNT = re.compile(r"-?[nc]?\d+|-[a-z]|--lines=\d+")
-_LINES = re.compile(r"['\"]?\d+(?:,\+?\d+)?p['\"]?")
-_MATCH = re.compile(r"(?P<path>[^\s:]+?\.\w+):(?:\d+:)?(?P<text>.*)")
-_CONTEXT = re.compile(r"(?P<path>[^\s:]+?\.\w+)-\d+-(?P<text>.*)")
-_ONE_FILE = re.compile(r"(?:[^\s:]+\.\w+[:-])?(?:\d+[:-])?")
-_PATH_AGAIN = re.compile(r"[\w./ -]*\.\w{1,9}[:-](?:\d|\S+:)")
+_COUNT = r"-?[nc]?\d+|-[a-z]|--lines=\d+"
+_LINES = r"['\"]?\d+(?:,\+?\d+)?p['\"]?"
+_MATCH = r"(?P<path>[^\s:]+?\.\w+):(?:\d+:)?(?P<text>.*)"
+_CONTEXT = r"(?P<path>[^\s:]+?\.\w+)-\d+-(?P<text>.*)"
+_ONE_FILE = r"(?:[^\s:]+\.\w+[:-])?(?:\d+[:-])?"
+_PATH_AGAIN = r"[\w./ -]*\.\w{1,9}[:-](?:\d|\S+:)"
 _SEARCH_FLAGS = {"grep": "rRnHiEwFPlcsIvEL", "rg": "niwFlcSsuUP", "ag": "iwlcsQ"}
 _SEARCH_VALUES = {"grep": "eABCm", "rg": "eABCmgtT", "ag": "ABCm"}
 _SEARCH_WORDS = (
@@ -117,34 +118,34 @@ def _list_reader_text(line: str, is_shell: bool) -> Iterator[str]:
         return
     if is_shell:
         # A script is made of commands, which look like sentences.
-        yield from _COMMENT.findall(bare)
+        yield from re.findall(_COMMENT, bare)
         return
-    strings = _STRING.findall(bare)
-    code = _STRING.sub('""', bare)
-    code = _OPEN_STRING.sub("", code.replace('""', " = "))
-    comments = _COMMENT.findall(code)
-    code = _COMMENT.sub("", code)
+    strings = re.findall(_STRING, bare)
+    code = re.sub(_STRING, '""', bare)
+    code = re.sub(_OPEN_STRING, "", code.replace('""', " = "))
+    comments = re.findall(_COMMENT, code)
+    code = re.sub(_COMMENT, "", code)
     if _is_prose(code):
         yield line
         return
     yield from comments
     yield from (string for string in strings if len(string.split()) > 1 or "://" in string)
     # A string or a comment may go on in the next line.
-    if rest := _OPEN_STRING.search(_STRING.sub("", bare)):
+    if rest := re.search(_OPEN_STRING, re.sub(_STRING, "", bare)):
         yield rest[0]
 
 
 def _is_prose(code: str) -> bool:
     """Return whether a line without its strings and comments reads like a sentence, or like a command in one."""
     tokens = code.split()
-    if _UNSPACED.search(code):
+    if re.search(_UNSPACED, code):
         return True
     run = longest = 0
     for token in tokens:
         word = token.strip(".,:;!?()").casefold()
         if word in _ADDRESSING_WORDS:
             return True
-        run = run + 1 if _WORD.fullmatch(token) and word not in _KEYWORDS else 0
+        run = run + 1 if re.fullmatch(_WORD, token) and word not in _KEYWORDS else 0
         longest = max(longest, run)
     is_all = bool(tokens) and longest == len(tokens)
     is_name = len(tokens) == 1 and not re.search(r"\w[-/]\w", code)
@@ -157,10 +158,10 @@ def list_own_names(text: str, path: str) -> list[str]:
     if _is_of_others(path):
         return []
     if name in _BUILD_FILES:
-        return [match[1] for line in text.split("\n") if (match := _TARGET.match(line))]
+        return [match[1] for line in text.split("\n") if (match := re.match(_TARGET, line))]
     if name in _MANIFESTS:
         try:
-            scripts = json.loads(_NUMBERED.sub("", text)).get("scripts")
+            scripts = json.loads(re.sub(_NUMBERED, "", text)).get("scripts")
         except (ValueError, AttributeError):
             return []
         return [*scripts] if isinstance(scripts, dict) else []
@@ -218,9 +219,9 @@ def _read_command(command: str, output: str, folder: str) -> ReaderText:
     if words[:2] == ["git", "grep"]:
         words, program = ["grep", "-r", *words[2:]], "grep"
     if program in _VIEWERS:
-        files = [word for word in words[1:] if not _COUNT.fullmatch(word)]
+        files = [word for word in words[1:] if not re.fullmatch(_COUNT, word)]
         return _read_files(output, files, folder)
-    if program == "sed" and words[1:2] == ["-n"] and _LINES.fullmatch(" ".join(words[2:3])):
+    if program == "sed" and words[1:2] == ["-n"] and re.fullmatch(_LINES, " ".join(words[2:3])):
         return _read_files(output, words[3:], folder)
     if program in _SEARCH_FLAGS:
         searched = _find_searched(program, words[1:])
@@ -228,13 +229,17 @@ def _read_command(command: str, output: str, folder: str) -> ReaderText:
     return ReaderText(output)
 
 
+def _are_counts(words: Sequence[str]) -> bool:
+    return all(re.fullmatch(_COUNT, word) for word in words)
+
+
 def _split_command(command: str, folder: str) -> tuple[list[str], str]:
     """Return the words of a command that does one thing, and the folder in which it runs; no words for another.
 
     It may change the folder before, and its output may be sorted or cut.
     """
-    command = _SILENCED.sub("", command.strip())
-    if len(command) > _MOST_CHARS or _NESTED.search(command):
+    command = re.sub(_SILENCED, "", command.strip())
+    if len(command) > _MOST_CHARS or re.search(_NESTED, command):
         return [], ""
     lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
@@ -253,8 +258,8 @@ def _split_command(command: str, folder: str) -> tuple[list[str], str]:
             parts.append([])
         else:
             parts[-1].append(word)
-    is_plain = all(part[:1] and part[0] in _FILTERS and all(map(_COUNT.fullmatch, part[1:])) for part in parts[1:])
-    is_plain = is_plain and not any(_OPERATOR.fullmatch(word) for part in parts for word in part)
+    is_plain = all(part[:1] and part[0] in _FILTERS and _are_counts(part[1:]) for part in parts[1:])
+    is_plain = is_plain and not any(re.fullmatch(_OPERATOR, word) for part in parts for word in part)
     return (parts[0], folder) if is_plain else ([], "")
 
 
@@ -326,10 +331,10 @@ def _read_matches(output: str, searched: Sequence[str], folder: str) -> ReaderTe
         return ReaderText(output)
     parts: list[str] = []
     for line in output.split("\n"):
-        match = _MATCH.fullmatch(line) or _CONTEXT.fullmatch(line)
+        match = re.fullmatch(_MATCH, line) or re.fullmatch(_CONTEXT, line)
         path = _place_inside(match["path"], folder) if match else None
         is_within = path is not None and (only == "." or path.startswith(f"{only}/"))
-        if match is None or path is None or not is_within or _PATH_AGAIN.match(match["text"]):
+        if match is None or path is None or not is_within or re.match(_PATH_AGAIN, match["text"]):
             parts.append(line)
         elif _is_plain_source(path):
             parts.append(remove_code(match["text"], path))
@@ -345,5 +350,5 @@ def _may_be_document(place: str) -> bool:
 
 
 def _find_text(line: str) -> int:
-    match = _ONE_FILE.match(line)
+    match = re.match(_ONE_FILE, line)
     return match.end() if match else 0

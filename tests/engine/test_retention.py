@@ -295,7 +295,7 @@ class TestRuns:
         before = read_all(filled)
         report = filled.upkeep()
         assert report.counts == {name: len(ids) for name, ids in report.ids.items()}
-        assert report.counts == {"notes": 1, "faded": 4, "over_quota": 5, "compressed": 0, "merged": 0}
+        assert report.counts == {"notes": 1, "faded": 4, "over_quota": 5, "compressed": 0, "merged": 0, "read": 0}
         after = read_all(filled)
         gone = before.keys() - after.keys()
         archived = {id for id, one in after.items() if one.kind != "turn" and one.status is Status.ARCHIVED}

@@ -76,6 +76,7 @@ _LABELS = {
 _COUNTS = {
     "notes": "old notes deleted", "faded": "unused memories archived", "over_quota": "memories archived over a limit",
     "compressed": "conversations compressed", "merged": "memories merged, superseded or held back",
+    "read": "new memories compared with older ones",
     "compared": "pairs compared", "apart": "pairs about different things", "waiting": "pairs that a model could decide",
     "problem": "why they wait",
 }  # fmt: skip

@@ -1,4 +1,5 @@
-"""Upkeep of a project: archive what faded or exceeds a quota, delete old notes and compress long conversations.
+"""Upkeep of a project: archive what faded or exceeds a quota, delete old notes, compress long conversations, and read
+new memories together with older ones that look alike.
 
 Decay is a pure function of a record, the time and the settings: archiving leaves the dates of a memory as they are, so
 that nothing depends on when upkeep ran. Memories change their status and are never deleted; `delete` does that.
@@ -30,12 +31,14 @@ from .episodes import find_turns
 from .events import DELIVERY
 from .evidence import age_days, memory_strength
 from .gists import compress_conversation, find_long_conversations
+from .retrieve.lookalikes import FIELDS, ReadPair, read_older_pairs, store_pairs
 from .transaction import T, Transaction, scan_records, write
 from .view import count_records
 
 # What was said outlives what was made of it.
 _FADING = frozenset(MemoryType) - {MemoryType.EPISODE}
 _MAX_COMPRESSED = 20  # Conversations in one run; the next one goes on.
+_MAX_READ, _READ_AT_ONCE = 2000, 32  # New memories whose look-alikes are read in one run, and in one transaction.
 _LEASE = timedelta(hours=1)  # A killed run is repeated after this time.
 Reasoned = tuple[Record, str]  # A memory, and why it is archived.
 
@@ -247,11 +250,49 @@ def merge_duplicates(run: UpkeepRun) -> list[str]:
     return [*(source for merge in done.merged for source in merge.sources), *done.superseded, *done.held_back]
 
 
+def read_lookalikes(run: UpkeepRun) -> list[str]:
+    """Read new memories together with older ones that look alike, oldest first, so that no retrieval has to.
+
+    A marker holds how far this went, so that each memory is looked at once, and a killed run goes on.
+    """
+    engine, ids = run.engine, list[str]()
+    if engine.calibration is None or not engine.settings.pair_reading_ms:
+        return ids
+    due = _list_unread(engine)[:_MAX_READ]
+    due = [one for one in due if one.id not in run.archived]
+    for batch in run.split(due, _READ_AT_ONCE):
+        read = [pair for one in batch for pair in read_older_pairs(engine, one)]
+        write(engine, partial(_note_read, read=read, last=batch[-1]))
+        ids += [one.id for one in batch]
+    return [one.id for one in due] if run.dry_run else ids
+
+
+def _list_unread(engine: Engine) -> list[Record]:
+    """Return the memories that are newer than the last one whose look-alikes upkeep has read, oldest first."""
+    marker = next(iter(engine.store.get([_name_reading_marker(engine)])), None)
+    last = None if marker is None else from_iso(marker.body["value"])
+    where = engine.where(*FIELDS, statuses={Status.ACTIVE}, created_from=last)
+    records = list(engine.store.scan(where))[::-1]
+    if marker is None or last is None:
+        return records
+    return [one for one in records if (one.created_at, one.id) > (last, marker.body["last"])]
+
+
+def _note_read(tx: Transaction, read: Sequence[ReadPair], last: Record) -> None:
+    store_pairs(tx, read)
+    tx.set_marker(_name_reading_marker(tx.engine), {"value": to_iso(last.created_at), "last": last.id})
+
+
+def _name_reading_marker(engine: Engine) -> str:
+    return f"mrk_read_{digest(engine.project, engine.embedder_name, size=10)}"
+
+
 STEPS: dict[str, Callable[[UpkeepRun], list[str]]] = {
     "notes": prune_notes,
     "faded": archive_faded,
     "over_quota": archive_over_quota,
     "compressed": compress_conversations,
+    "read": read_lookalikes,
     # Last, when what faded is out of the way.
     "merged": merge_duplicates,
 }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
 from ..ports import FindsAllWords, Searchable, Snapshots, Store
 from ..text import content_words, is_common, stem, words
+from ..types.kinds import KINDS
 from ..types.query import Hit, Where
 from ..types.record import PERSONS, Record, Vector, cosines
 from .context import Engine
@@ -114,6 +115,72 @@ def find_hits(engine: Engine, query: str, vectors: Sequence[Vector], where: Wher
     However many look-alikes others wrote, half as many of what persons said are among the candidates.
     """
     found = _search(engine, query, vectors, where, limit)
+    return _add_persons_words(engine, query, vectors, where, limit, found)
+
+
+def find_hits_by_kind(
+    engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limits: Mapping[str, int]
+) -> Found:
+    """Return what `find_hits` finds of each kind, so many of each, with few searches over all of them."""
+    meaning = _search_kinds(engine, lambda some, limit: by_meaning(engine, vectors, some, limit), where, limits)
+    # Looking for words that many records hold costs much more than finding out that there is no record of a kind.
+    lacking = {kind for kind in limits if vectors and not meaning[kind]}
+    if lacking and next(iter(engine.store.scan(replace(where, kinds=lacking), 1)), None) is not None:
+        lacking = set()
+    present = {kind: limit for kind, limit in limits.items() if kind not in lacking}
+    by_word = _search_kinds(engine, lambda some, limit: by_words(engine.store, query, some, limit), where, present)
+    ids = [hit.id for hits in (*meaning.values(), *by_word.values()) for hit in hits]
+    records = {record.id: record for record in engine.store.get(list(dict.fromkeys(ids)))} if ids else {}
+    found = Found([], [], {})
+    for kind, limit in present.items():
+        own_ids = [hit.id for hit in (*meaning[kind], *by_word[kind])]
+        own = Found(meaning[kind], by_word[kind], {id: records[id] for id in own_ids if id in records})
+        own = _add_persons_words(engine, query, vectors, replace(where, kinds={kind}), limit, own)
+        found = Found(found.meaning + own.meaning, found.by_word + own.by_word, found.records | own.records)
+    return found
+
+
+def _search_kinds(
+    engine: Engine, search: Callable[[Where, int], list[Hit]], where: Where, limits: Mapping[str, int]
+) -> dict[str, list[Hit]]:
+    """Return the best hits of each kind.
+
+    All kinds are searched at once. If some of them fill the result, the others are searched again without these.
+    """
+    hits_by_kind: dict[str, list[Hit]] = {kind: [] for kind in limits}
+    kinds = set(limits)
+    while kinds:
+        total = sum(limits[kind] for kind in kinds)
+        hits = search(replace(where, kinds=kinds), total)
+        split = _split_by_kind(engine, hits, kinds)
+        for kind in kinds:
+            hits_by_kind[kind] = split[kind][: limits[kind]]
+        crowded_out = {kind for kind in kinds if len(split[kind]) < limits[kind]}
+        if len(hits) < total or crowded_out == kinds:
+            break
+        kinds = crowded_out
+    return hits_by_kind
+
+
+def _split_by_kind(engine: Engine, hits: Sequence[Hit], kinds: Collection[str]) -> dict[str, list[Hit]]:
+    """Return the hits of each kind, in their order; an id names the kind, unless somebody else made it."""
+    if len(kinds) == 1:
+        return {kind: list(hits) for kind in kinds}
+    kind_by_prefix = {KINDS[kind].prefix: kind for kind in kinds}
+    kind_by_id = {hit.id: kind_by_prefix.get(hit.id.partition("_")[0], "") for hit in hits}
+    unnamed = [id for id, kind in kind_by_id.items() if not kind]
+    kind_by_id |= {record.id: record.kind for record in engine.store.get(unnamed)} if unnamed else {}
+    split: dict[str, list[Hit]] = {kind: [] for kind in kinds}
+    for hit in hits:
+        if kind_by_id[hit.id] in split:
+            split[kind_by_id[hit.id]].append(hit)
+    return split
+
+
+def _add_persons_words(
+    engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limit: int, found: Found
+) -> Found:
+    """Return what was found, with more of what persons said if others filled the places."""
     is_full = limit in (len(found.meaning), len(found.by_word))
     persons = sum(one.provenance.is_from_person for one in found.records.values())
     if not is_full or 2 * persons >= limit:

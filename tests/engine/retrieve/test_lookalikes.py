@@ -142,6 +142,24 @@ class CountingEmbedder(LocalEmbedder):
 
 
 class TestStoredPairs:
+    def test_upkeep_reads_the_pairs_of_new_memories_once(self) -> None:
+        store, clock, embedder = MemoryStore(), Clock(), CountingEmbedder()
+        old, new, question = UPDATES[1]
+        alma = ALMA(store, embedder, clock=clock)
+        [older, newer] = add_facts(alma, old, new)
+        assert alma.upkeep(dry_run=True).ids["read"] == [older, newer]
+        assert not list(store.scan(Where(kinds={"likeness"})))
+        seen: list[tuple[int, int]] = []
+        assert alma.upkeep(progress=lambda done, total: seen.append((done, total))).ids["read"] == [older, newer]
+        assert [set(one.links) for one in store.scan(Where(kinds={"likeness"}))] == [{older, newer}]
+        assert (2, 2) in seen
+        embedder.asked.clear()
+        assert alma.upkeep().counts["read"] == 0
+        assert marks(alma.retrieve(question, "dev")) == {new: "", old: newer}
+        assert (old, new) not in embedder.asked
+        [later] = add_facts(alma, "The office plants are watered on Mondays")
+        assert alma.upkeep().ids["read"] == [later]
+
     def test_a_pair_is_read_once_for_all_processes(self) -> None:
         store, clock = MemoryStore(), Clock()
         old, new, question = UPDATES[1]

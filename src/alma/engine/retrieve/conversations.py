@@ -139,8 +139,12 @@ class SearchHits:
 def search_conversations(context: RetrievalContext) -> SearchHits:
     """Search everywhere, then in each time that the question names, then for each part of it."""
     text, vectors = context.question.text, context.vectors
+    has_name = bool(context.question.names)
+    if not _has_conversations(context):
+        # Most memories of agents have none, and each of the searches below would look through all words for them.
+        return SearchHits(has_name=has_name)
     hits = _search_period(context, text, vectors)
-    hits.has_name = bool(context.question.names)
+    hits.has_name = has_name
     for window in context.windows:
         period = (window.start, window.end)
         periods: list[tuple[TimeFit, Period]] = [(TimeFit.NEAR, period)]
@@ -157,6 +161,11 @@ def search_conversations(context: RetrievalContext) -> SearchHits:
     parts = zip(context.question.parts, context.part_vectors, strict=True)
     hits.parts = [_search_period(context, part, part_vectors) for part, part_vectors in parts]
     return hits
+
+
+def _has_conversations(context: RetrievalContext) -> bool:
+    where = replace(context.where("episode"), kinds={"episode", "turn"})
+    return next(iter(context.engine.store.scan(where, 1)), None) is not None
 
 
 def _search_period(

@@ -6,8 +6,8 @@ others come after it. A pair that a model has found to be about different things
 
 Whether two memories are about the same thing does not depend on a question. The embedder reads a pair once, and what it
 finds is kept: the `likeness` of the newer memory holds the scores of its pairs with older ones. A retrieval looks them
-up, reads at most a few that were never read, and stores these with its note. Of two that are as near as an update, and
-were not read yet, the newer one comes first, without a mark.
+up, reads at most a few that were never read, and stores these with its note. Upkeep reads those of new memories. Of two
+that are as near as an update, and were not read yet, the newer one comes first, without a mark.
 
 In a large store every memory is near to many that are about something else. Only a pair that stands out from the other
 candidates is worth reading.
@@ -26,10 +26,11 @@ from ...ports import FactProbabilities
 from ...reading.local import load_vocabulary
 from ...text import content_words, digest, stem, words
 from ...types.kinds import KINDS, MemoryType, last_stated
-from ...types.record import Origin, Record, cosines
+from ...types.record import Origin, Record, Status, cosines
 from ..admit import explicit_key, make_record, place_of
 from ..context import Engine
 from ..facts import comparison_id, is_dismissal
+from ..search import find_neighbours
 from ..transaction import Transaction
 from .rank import MAX_READ_CHARS, PairBudget, measure_overlap
 
@@ -47,6 +48,7 @@ _PROBABLY_ALIKE, _ALIKE_IF_SIMILAR = 0.6, 0.4
 _SURELY_ALIKE = 0.85  # The same, where many memories are near each other.
 WORTH_READING = 0.38  # How near a pair must be to be read together.
 MOST_READ = 4  # So many pairs of look-alikes are read in one retrieval.
+_UNHURRIED_MS = 10_000.0  # How long reading the pairs of one memory may take where nobody waits for it.
 _MOST_KEPT = 16  # So many pairs with older memories are kept of one memory.
 _ALMOST_EQUAL = 0.85  # Texts this similar may be about the same thing, however dense the surroundings are.
 _FAR = 0.25  # Texts about the same thing are nearer than this in any language.
@@ -189,6 +191,14 @@ class _Company:
                     if pair is not None:
                         yield pair
 
+    def find_older(self, newer: Record) -> Iterator[NearPair]:
+        """Yield each older memory that one of the memories may be alike."""
+        newer_place = next(place for place, record in enumerate(self.records) if record.id == newer.id)
+        for place, older in enumerate(self.records):
+            pair = self._compare(place, newer_place, older, newer) if _order(older) < _order(newer) else None
+            if pair is not None:
+                yield pair
+
     def _compare(self, place: int, other_place: int, older: Record, newer: Record) -> NearPair | None:
         """Return two memories as a pair if they are near and stand out."""
         cosine = self._cosines[place][other_place]
@@ -316,6 +326,19 @@ def read_pairs(
     unread = [one for one in pairs if one.can_be_read and (one.older.id, one.newer.id) not in known][:most]
     scores = budget.read(engine, [(read_words(pair.older), read_words(pair.newer)) for pair in unread])
     return [ReadPair(pair, one.fact) for pair, one in zip(unread, scores, strict=False)]
+
+
+def read_older_pairs(engine: Engine, newer: Record) -> list[ReadPair]:
+    """Read a memory together with the nearest older ones, where nobody has read them yet."""
+    where = engine.where(newer.kind, users={newer.user}, statuses={Status.ACTIVE})
+    vector = newer.vectors[-1] if newer.vectors and newer.embedder == engine.embedder_name else None
+    if vector is None or not has_lookalikes(newer):
+        return []
+    others = find_neighbours(engine, vector, read_words(newer), where, _MANY)
+    company = [newer, *(other for other in others if other.id != newer.id and has_lookalikes(other))]
+    near = sorted(_Company(engine, company).find_older(newer), key=lambda pair: -pair.likeness)
+    pairs, known = recall_pairs(engine, near)
+    return read_pairs(engine, pairs, known, PairBudget(_UNHURRIED_MS))
 
 
 def judge_pairs(engine: Engine, pairs: Sequence[NearPair], scores: Scores) -> list[Lookalike]:

@@ -32,7 +32,7 @@ from ..outcomes import is_of_task, list_similar
 from ..past import look_back
 from ..rules import AGENT, is_old_fix
 from ..sameness import list_literals
-from ..search import by_meaning, by_words, find_closeness, find_hits, read_snapshot, scan_shared
+from ..search import by_meaning, by_words, find_closeness, find_hits, find_hits_by_kind, read_snapshot, scan_shared
 from ..transaction import LESSONS, Transaction, strategy_of, write
 from ..view import render_slice, to_memory
 from .conversations import add_conversations
@@ -373,25 +373,17 @@ def _is_not_from_person(item: Scored) -> bool:
 
 
 def _find_candidates(context: RetrievalContext) -> list[Candidate]:
-    engine, task, top_k = context.engine, context.question.text, context.top_k
+    engine, task = context.engine, context.question.text
     task_type = plain(context.request.task_type)
     meaning: list[Hit] = []
     found: dict[str, Record] = {}
-    owners, is_shared = context.find_owners(), engine.settings.share_between_users
-    # Those of the user who asks are listed whether they match or not.
-    searched = (*_SLICE_FIELDS, MemoryType.USER_PREFERENCE) if is_shared else tuple(_SLICE_FIELDS)
-    for kind in (kind for kind in searched if kind in context.types):
-        # More of the kinds that have look-alikes, which need not be near themselves.
-        limit = max(3 * top_k, _MIN_POOL) if kind in FIELDS else max(2 * top_k, _MIN_LESSONS)
-        limit = max(limit, EXAMPLES) if kind is MemoryType.OUTCOME else limit
-        limit = _TYPED_POOL if task_type and kind in _TYPED else limit
-        where = context.where(kind)
-        for one in (where, replace(where, users=owners)) if owners and kind in SHARED_KINDS else (where,):
-            hits = find_hits(engine, task, context.vectors, one, limit)
-            meaning += hits.meaning
-            found |= hits.records
+    standing = _list_standing(context)
+    for where, limits in _plan_searches(context, standing):
+        hits = find_hits_by_kind(engine, task, context.vectors, where, limits)
+        meaning += hits.meaning
+        found |= hits.records
     found |= find_lessons(context, found.values())
-    by_id = found | {record.id: record for record in _list_standing(context)}
+    by_id = found | {record.id: record for record in standing}
     records = {}
     for record in by_id.values():
         is_other_type = task_type and record.kind in _TYPED and plain(record.body.get("task_type") or "") != task_type
@@ -419,11 +411,50 @@ def _find_candidates(context: RetrievalContext) -> list[Candidate]:
     return [pool[id] for id in records]
 
 
+def _plan_searches(context: RetrievalContext, standing: Sequence[Record]) -> list[tuple[Where, dict[str, int]]]:
+    """Return the filters to search with, each with the number of hits that are wanted of each kind.
+
+    Kinds with the same filter are searched together. Where all rules in force are listed, none is searched for.
+    """
+    top_k, owners = context.top_k, context.find_owners()
+    task_type, is_shared = plain(context.request.task_type), context.engine.settings.share_between_users
+    # Those of the user who asks are listed whether they match or not.
+    searched = (*_SLICE_FIELDS, MemoryType.USER_PREFERENCE) if is_shared else tuple(_SLICE_FIELDS)
+    rules = sum(record.kind == MemoryType.RULE for record in standing)
+    searches: list[tuple[Where, dict[str, int]]] = []
+    for kind in (kind for kind in searched if kind in context.types):
+        if kind is MemoryType.RULE and _lists_rules(context) and rules < _MAX_STANDING_RULES:
+            continue
+        # More of the kinds that have look-alikes, which need not be near themselves.
+        limit = max(3 * top_k, _MIN_POOL) if kind in FIELDS else max(2 * top_k, _MIN_LESSONS)
+        limit = max(limit, EXAMPLES) if kind is MemoryType.OUTCOME else limit
+        limit = _TYPED_POOL if task_type and kind in _TYPED else limit
+        where = replace(context.where(kind), kinds=None)
+        wheres = (where, replace(where, users=owners)) if owners and kind in SHARED_KINDS else (where,)
+        for one in wheres:
+            _add_search(searches, one, kind, limit)
+    return searches
+
+
+def _add_search(searches: list[tuple[Where, dict[str, int]]], where: Where, kind: MemoryType, limit: int) -> None:
+    """Add a kind to the search with the same filter and about as many hits, or to a new one."""
+    for planned, limits in searches:
+        if planned == where and (max(limits.values()) >= _TYPED_POOL) is (limit >= _TYPED_POOL):
+            limits[kind] = limit
+            return
+    searches.append((where, {kind: limit}))
+
+
+def _lists_rules(context: RetrievalContext) -> bool:
+    """Return whether rules are shown without having to match."""
+    return MemoryType.RULE in context.types and context.request.mode is not Mode.PRECISE
+
+
 def _list_standing(context: RetrievalContext) -> list[Record]:
     """Return what is shown without having to match: the rules in force and the user's preferences."""
     store, user = context.engine.store, context.request.user
     records: list[Record] = []
-    if MemoryType.RULE in context.types and context.request.mode is not Mode.PRECISE:
+    if _lists_rules(context):
         records += scan_shared(store, context.where(MemoryType.RULE), _MAX_STANDING_RULES)
     if user is not None and MemoryType.USER_PREFERENCE in context.types:
         where = replace(context.where(MemoryType.USER_PREFERENCE), users={user})
