@@ -347,11 +347,11 @@ def _rank_deeds(deeds: Sequence[Deed], topics: frozenset[str]) -> list[int]:
     ranks: list[int] = []
     for place, deed in enumerate(deeds):
         program = _find_program(deed.command)
+        is_repair = deed.ok and bool(program) and first_failed.get(program, place) < place
+        is_named = not topics.isdisjoint(stems(f"{deed.command} {deed.path} {deed.written}"))
         if not deed.ok:
             ranks.append(3 if last_worked.get(program, -1) > place else 1)
-        elif program and first_failed.get(program, place) < place:
-            ranks.append(0)
-        elif not topics.isdisjoint(stems(f"{deed.command} {deed.path} {deed.written}")):
+        elif is_repair or is_named:
             ranks.append(0)
         else:
             ranks.append(2 if _CLOSING.match(deed.command) else 1)

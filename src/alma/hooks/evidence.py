@@ -8,7 +8,6 @@ exchanges around them, and only then to others. Exchanges are quoted as data, in
 from __future__ import annotations
 
 import json
-import math
 import time
 
 from .hosts import can_show
@@ -24,15 +23,17 @@ if TYPE_CHECKING:
 
 NEWEST = 300
 """How many of the newest exchanges are considered."""
-LIKELIEST = 60
+LIKELIEST = 40
 """How many of these are read: the likeliest to teach. The others are found by their words or their meaning only."""
 _HITS = 60
-_BEST = 40
+_BEST = 30
 """How many of the exchanges that share words with a prompt are read."""
-_QUERY_WORDS = 16
+_QUERY_WORDS = 12
 _WITH_WORD = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?"
 _SHORTEST = 40
 """An entry has more characters than that."""
+_REMINDER_CHARS = 60
+"""How much is repeated of an exchange that the start of the session has shown, where its place in time matters."""
 MOST_SHOWN = 12
 """How many exchanges are shown at once."""
 START_SHARE = 0.25
@@ -140,6 +141,13 @@ class StoredExchange:
             lines.append(f"  you: {then}")
         return "\n".join(lines) + "\n"
 
+    def write_reminder(self) -> str:
+        """Return the beginning of the person's words, for an exchange that the start of the session has shown."""
+        person = self.text("person").translate(_INNER_QUOTES)
+        if len(person) > _REMINDER_CHARS:
+            person = person[:_REMINDER_CHARS] + "…"
+        return f"- {self.date} (as above) user: “{person}”\n"
+
 
 _INNER_QUOTES = {ord("“"): "‘", ord("”"): "’"}
 
@@ -200,7 +208,7 @@ def find_matching_exchanges(
     for word in listed[:_QUERY_WORDS]:
         rows = rules.fetch(_WITH_WORD, (f'text : "{word}" AND scope : ({scopes})', _HITS))
         # A word in many exchanges says little, and one in all of them nothing.
-        weight = (1.0 - math.log(max(1, len(rows))) / math.log(2 * _HITS)) * (0.3 if word in COMMON else 1.0)
+        weight = _weigh_word(len(rows)) * (0.3 if word in COMMON else 1.0)
         total += weight
         for (number,) in rows:
             scores[number] = scores.get(number, 0.0) + weight
@@ -214,6 +222,15 @@ def find_matching_exchanges(
     for exchange in found:
         exchange.shared = shares[exchange.id]
     return sorted(found, key=lambda exchange: -exchange.shared)
+
+
+def _weigh_word(hits: int) -> float:
+    """Return how telling a word is: 1 for one hit, falling with the logarithm of their number.
+
+    A small power is as good as the logarithm here, and `math` takes a while to load.
+    """
+    tiny = 0.001
+    return 1.0 - (max(1, hits) ** tiny - 1.0) / ((2 * _HITS) ** tiny - 1.0)
 
 
 def get_exchanges(rules: ReadOnlyRules, ids: Iterable[str], is_allowed: Callable[[str], bool]) -> list[StoredExchange]:
@@ -270,12 +287,17 @@ def choose_exchanges(
     *,
     is_prompt: bool = False,
 ) -> list[StoredExchange]:
-    """Return the exchanges that most likely help, as many as fit in `room` characters, in the order of time."""
+    """Return the exchanges that most likely help, as many as fit in `room` characters, in the order of time.
+
+    Those in `shown_ids` are not chosen. Newer ones of them count for the room, because their beginning is repeated.
+    """
     covered = _COVERED_AT_PROMPT if is_prompt else _COVERED
     scores: dict[str, float] = {}
     candidates: list[StoredExchange] = []
+    above: list[StoredExchange] = []
     for exchange in exchanges:
         if exchange.id in shown_ids:
+            above.append(exchange)
             continue
         likely = exchange.likely_at_prompt if is_prompt else exchange.likely
         score = likely + exchange.nearness + exchange.around + _RECENCY * exchange.recency
@@ -284,7 +306,7 @@ def choose_exchanges(
         scores[exchange.id] = score
         candidates.append(exchange)
     candidates.sort(key=lambda exchange: (-scores[exchange.id], exchange.id))
-    selection = _Selection(room)
+    selection = _Selection(room, above if is_prompt else ())
     if not is_prompt:
         selection.add_fitting(candidates)
         return selection.chosen
@@ -309,10 +331,11 @@ def _list_neighbours(chosen: Iterable[StoredExchange], candidates: Iterable[Stor
 
 
 class _Selection:
-    """Exchanges that fit together into `room` characters, in the order of time."""
+    """Exchanges that fit together into `room` characters, in the order of time. `above` were shown before."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, above: Sequence[StoredExchange]) -> None:
         self.chosen: list[StoredExchange] = []
+        self._above = above
         self._room = room
         self._size = len(TITLE)
 
@@ -325,21 +348,37 @@ class _Selection:
             text_size = len(candidate.body.get("person", "")) + len(candidate.body.get("then", ""))
             if self._size + text_size > self._room or candidate in self.chosen:
                 continue
-            fitting = sorted([*self.chosen, candidate], key=lambda exchange: (exchange.created_at, exchange.place))
-            written_size = len(write_exchanges(fitting))
+            fitting = sorted([*self.chosen, candidate], key=_get_order)
+            written_size = len(write_exchanges(fitting, self._above))
             if written_size <= self._room:
                 self.chosen, self._size = fitting, written_size
 
 
-def write_exchanges(exchanges: Sequence[StoredExchange]) -> str:
-    """Return the section that quotes these exchanges; empty without any."""
+def _get_order(exchange: StoredExchange) -> tuple[int, tuple[str, int]]:
+    return exchange.created_at, exchange.place
+
+
+def write_exchanges(exchanges: Sequence[StoredExchange], above: Sequence[StoredExchange] = ()) -> str:
+    """Return the section that quotes these exchanges, which are in the order of time; empty without any.
+
+    Newer entries win, so the beginning of each newer exchange in `above`, which the start of the session has shown, is
+    repeated in its place.
+    """
+    if not exchanges:
+        return ""
+    oldest = exchanges[0].created_at
+    repeated = {exchange.id for exchange in above if exchange.created_at > oldest}
+    entries = [*exchanges, *(exchange for exchange in above if exchange.id in repeated)]
     lines = []
     last: tuple[str, int] | None = None
-    for exchange in exchanges:
+    for exchange in sorted(entries, key=_get_order):
         session, number = exchange.place
-        lines.append(exchange.write(follows=last == (session, number - 1)))
+        if exchange.id in repeated:
+            lines.append(exchange.write_reminder())
+        else:
+            lines.append(exchange.write(follows=last == (session, number - 1)))
         last = exchange.place
-    return TITLE + "".join(lines) if lines else ""
+    return TITLE + "".join(lines)
 
 
 class EvidenceChoice:
@@ -368,7 +407,8 @@ class EvidenceChoice:
         covered = {turn for rule in playbook.rules for turn in rule.turns}
         left = room - len(playbook.text) - 1
         candidates = [exchange for exchange in self._list_candidates() if exchange.likely >= least_likely]
-        _add_chosen(playbook, choose_exchanges(candidates, left, shown_ids, covered))
+        chosen = choose_exchanges(candidates, left, shown_ids, covered)
+        playbook.add_evidence(chosen, write_exchanges(chosen))
 
     def add_at_prompt(
         self, reminder: Injection, prompt: str, shown_ids: set[str], answer: Mapping[str, Any], *, is_start: bool
@@ -390,8 +430,5 @@ class EvidenceChoice:
         covered = {turn for rule in reminder.rules for turn in rule.turns}
         covered |= list_covered_turns(self._rules, shown_ids)
         chosen = choose_exchanges(candidates, left_room, shown_ids, covered, is_prompt=True)
-        _add_chosen(reminder, chosen)
-
-
-def _add_chosen(injection: Injection, exchanges: list[StoredExchange]) -> None:
-    injection.add_evidence(exchanges, write_exchanges(exchanges))
+        above = [exchange for exchange in candidates if exchange.id in shown_ids]
+        reminder.add_evidence(chosen, write_exchanges(chosen, above))
