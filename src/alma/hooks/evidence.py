@@ -230,7 +230,8 @@ def _weigh_word(hits: int) -> float:
     A small power is as good as the logarithm here, and `math` takes a while to load.
     """
     tiny = 0.001
-    return 1.0 - (max(1, hits) ** tiny - 1.0) / ((2 * _HITS) ** tiny - 1.0)
+    share: float = (max(1, hits) ** tiny - 1.0) / ((2 * _HITS) ** tiny - 1.0)
+    return 1.0 - share
 
 
 def get_exchanges(rules: ReadOnlyRules, ids: Iterable[str], is_allowed: Callable[[str], bool]) -> list[StoredExchange]:
