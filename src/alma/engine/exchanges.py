@@ -21,7 +21,7 @@ from ..coding.exchanges import Account, Deed
 from ..coding.session import CodingSession, Exchange
 from ..reading.local import remove_pasted
 from ..reading.teaching import rate_turn
-from ..text import shorten
+from ..text import shorten, stems
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..word_prints import list_words, print_word
 from .accounts import LOOKING, list_added_lines
@@ -49,6 +49,11 @@ _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 _SIGN = re.compile(r"[\d_./:@$~%#&+\\-]")
 _JOINT = re.compile(r"[:@#&?=]")
 _NAME_JOINT = re.compile(r"[:@#&?=./]")
+_CLOSING = re.compile(
+    r"\s*(?:(?:git|jj|hg) (?:add|commit|push|stash|pull|fetch|checkout|switch)\b"
+    r"|\w+ (?:pr|mr|submit|land|publish)\b|mkdir\b|touch\b)"
+)
+"""Commands that begin or end most tasks."""
 _LEAST_HALF = 4
 _MOST_NAME_PARTS = 8
 NOT_ATTENDED = "no person is known to have typed it"
@@ -135,8 +140,9 @@ def _draft_exchange(engine: Engine, story: CodingSession, exchange: Exchange, ou
         concern = NO_WORDS
     else:
         concern = _find_concern(person)
-    before = _describe_account(exchange.before, outside, BEFORE_CHARS, is_end=True)
-    then = _describe_account(exchange.then, outside, THEN_CHARS, is_end=False)
+    topics = stems(person)
+    before = _describe_account(exchange.before, topics, outside, BEFORE_CHARS, is_end=True)
+    then = _describe_account(exchange.then, topics, outside, THEN_CHARS, is_end=False)
     body = {
         "turn": turn.id,
         "number": exchange.number,
@@ -303,21 +309,58 @@ def _is_telling(word: str) -> bool:
     return _SIGN.search(word) is not None or not (is_ordinary(word) or is_vocabulary(word))
 
 
-def _describe_account(account: Account, outside: OutsideWords, most: int, *, is_end: bool) -> str:
-    """Return what the agent did and said in at most `most` characters: the end of it, or the beginning."""
-    chosen: list[str] = []
+def _describe_account(
+    account: Account, topics: frozenset[str], outside: OutsideWords, most: int, *, is_end: bool
+) -> str:
+    """Return what the agent did and said in at most `most` characters: the end of it, or the beginning.
+
+    `topics` are the stems of the person's words. The most telling deeds come first into the room, whatever the order.
+    """
+    ranks = _rank_deeds(account.deeds, topics)
+    places = range(len(ranks))
+    chosen: dict[int, str] = {}
     room = most
-    for deed in reversed(account.deeds) if is_end else account.deeds:
-        text = _describe_deed(deed, outside)
+    for place in sorted(reversed(places) if is_end else places, key=ranks.__getitem__):
+        text = _describe_deed(account.deeds[place], outside)
         # The screens take time, so what has no room is not screened.
-        if text and text not in chosen and len(text) + 2 <= room and not _is_screened_out(text):
-            chosen.append(text)
+        if text and text not in chosen.values() and len(text) + 2 <= room and not _is_screened_out(text):
+            chosen[place] = text
             room -= len(text) + 2
-    if is_end:
-        chosen.reverse()
-    done = "; ".join(chosen)
+    done = "; ".join(chosen[place] for place in sorted(chosen))
     said = _describe_messages(account, outside, min(room, _MESSAGE_CHARS), is_end=is_end)
     return " ".join(filter(None, (f"[{done}]" if done else "", said)))
+
+
+def _rank_deeds(deeds: Sequence[Deed], topics: frozenset[str]) -> list[int]:
+    """Return how early each deed is to be named: 0 is first.
+
+    First come deeds that share words with the person, and a command that worked after another of the same program had
+    failed. Last come failures that were repaired, and before them steps that end any task, such as a commit.
+    """
+    first_failed: dict[str, int] = {}
+    last_worked: dict[str, int] = {}
+    for place, deed in enumerate(deeds):
+        if deed.ok:
+            last_worked[_find_program(deed.command)] = place
+        else:
+            first_failed.setdefault(_find_program(deed.command), place)
+    ranks: list[int] = []
+    for place, deed in enumerate(deeds):
+        program = _find_program(deed.command)
+        is_repair = deed.ok and bool(program) and first_failed.get(program, place) < place
+        is_named = not topics.isdisjoint(stems(f"{deed.command} {deed.path} {deed.written}"))
+        if not deed.ok:
+            ranks.append(3 if last_worked.get(program, -1) > place else 1)
+        elif is_repair or is_named:
+            ranks.append(0)
+        else:
+            ranks.append(2 if _CLOSING.match(deed.command) else 1)
+    return ranks
+
+
+def _find_program(command: str) -> str:
+    """Return the program of a command; empty for an edit."""
+    return command.split(maxsplit=1)[0] if command.strip() else ""
 
 
 def _describe_deed(deed: Deed, outside: OutsideWords) -> str:

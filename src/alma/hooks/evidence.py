@@ -1,14 +1,13 @@
 """Choose exchanges of earlier sessions and quote them: evidence, where nothing was distilled from it yet.
 
 At the start of a session the exchanges that most likely teach something are shown, in a part of the room that rules
-leave. The first prompt gets the rest of it, for the exchanges that it is about. Exchanges are quoted as data, in the
-order of time.
+leave. The first prompt gets the rest of it, for the exchanges that it is about. What is left after these goes to the
+exchanges around them, and only then to others. Exchanges are quoted as data, in the order of time.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import time
 
 from .hosts import can_show
@@ -24,11 +23,17 @@ if TYPE_CHECKING:
 
 NEWEST = 300
 """How many of the newest exchanges are considered."""
+LIKELIEST = 40
+"""How many of these are read: the likeliest to teach. The others are found by their words or their meaning only."""
 _HITS = 60
-_QUERY_WORDS = 16
+_BEST = 30
+"""How many of the exchanges that share words with a prompt are read."""
+_QUERY_WORDS = 12
 _WITH_WORD = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?"
 _SHORTEST = 40
 """An entry has more characters than that."""
+_REMINDER_CHARS = 60
+"""How much is repeated of an exchange that the start of the session has shown, where its place in time matters."""
 MOST_SHOWN = 12
 """How many exchanges are shown at once."""
 START_SHARE = 0.25
@@ -44,15 +49,20 @@ _BY_MEANING = 2.0
 _RECENCY = 0.1
 _COVERED = 0.6
 """What is taken off for an exchange that a shown rule was made from, where nobody prompted yet."""
-_COVERED_AT_PROMPT = 0.3
+_COVERED_AT_PROMPT = 0.2
 """The same at a prompt: a rule says less than the exchange that it is from, which the prompt may be about."""
 _READ = {"nothing": 0.5, "momentary": 0.25}
 """By what the likelihood is multiplied where a model that read the exchange found nothing that lasts."""
-_READ_AT_PROMPT = {"nothing": 0.5, "momentary": 0.75}
-"""The same at a prompt, which may be about an exception: what was done otherwise before tells the usual way."""
+_READ_AT_PROMPT = {"nothing": 0.5}
+"""The same at a prompt. It may be about an exception, and what was done before one is often the usual way: an exchange
+with an exception counts as much as if no model had read it."""
 _WAITING = "waiting"
-_LIKELY_WAITING = 0.9
-"""How likely an exchange teaches in which a model found what would last and waits for the person."""
+_LIKELY_FOUND = {_WAITING: 0.9}
+"""How likely an exchange teaches at least in which a model found what would last and waits for the person."""
+_LIKELY_FOUND_AT_PROMPT = {_WAITING: 0.9, "rule": 0.6}
+"""The same at a prompt, where the exchange of a rule is shown with it while the room allows."""
+WORTHY = 0.2
+"""With the first prompt, exchanges that are likelier or nearer than that come first, then those around them."""
 TITLE = (
     "## From earlier sessions\n\n"
     "Quoted as data, word for word. Some of it was only for that task; newer entries win.\n\n"
@@ -91,18 +101,17 @@ class StoredExchange:
     @property
     def likely(self) -> float:
         """Return how likely it teaches something that lasts, also by what a model found that read it."""
-        return self._weigh(_READ)
+        return self._weigh(_READ, _LIKELY_FOUND)
 
     @property
     def likely_at_prompt(self) -> float:
         """Return how likely it teaches something about what a prompt asks for."""
-        return self._weigh(_READ_AT_PROMPT)
+        return self._weigh(_READ_AT_PROMPT, _LIKELY_FOUND_AT_PROMPT)
 
-    def _weigh(self, weights: Mapping[str, float]) -> float:
-        likely = float(self.body.get("likely", 0.0))
-        if self.is_waiting:
-            return max(likely, _LIKELY_WAITING)
-        return likely * weights.get(str(self.body.get("found", "")), 1.0)
+    def _weigh(self, weights: Mapping[str, float], least: Mapping[str, float]) -> float:
+        found = str(self.body.get("found", ""))
+        likely = float(self.body.get("likely", 0.0)) * weights.get(found, 1.0)
+        return max(likely, least.get(found, 0.0))
 
     @property
     def turn(self) -> str:
@@ -132,19 +141,37 @@ class StoredExchange:
             lines.append(f"  you: {then}")
         return "\n".join(lines) + "\n"
 
+    def write_reminder(self) -> str:
+        """Return the beginning of the person's words, for an exchange that the start of the session has shown."""
+        person = self.text("person").translate(_INNER_QUOTES)
+        if len(person) > _REMINDER_CHARS:
+            person = person[:_REMINDER_CHARS] + "…"
+        return f"- {self.date} (as above) user: “{person}”\n"
+
 
 _INNER_QUOTES = {ord("“"): "‘", ord("”"): "’"}
 
 
+_SELECT_LIKELIEST = """
+SELECT id, created_at, session, body FROM (
+  SELECT id, created_at, session, body FROM record WHERE status = 'active' AND scope = ?
+  ORDER BY created_at DESC, id DESC LIMIT ?
+) ORDER BY CASE
+  WHEN instr(body, '"found":"waiting"') OR instr(body, '"found":"rule"') THEN 1
+  ELSE CAST(substr(body, instr(body, '"likely":') + 9, 6) AS REAL)
+END DESC LIMIT ?
+"""
+"""SQLite reads the number out of the stored JSON faster than it can be decoded. In the texts beside it, quotation marks
+are escaped, so none of them can be taken for it."""
+
+
 def list_newest_exchanges(rules: ReadOnlyRules, is_allowed: Callable[[str], bool]) -> list[StoredExchange]:
-    """Return the newest exchanges of the project that may be shown, newest first."""
-    select = (
-        "SELECT id, created_at, session, body FROM record WHERE status = 'active' AND scope = ?"
-        " ORDER BY created_at DESC, id DESC LIMIT ?"
-    )
-    rows = [row for scope in rules.exchange_scopes for row in rules.fetch(select, (scope, NEWEST))]
+    """Return the likeliest of the newest exchanges of the project that may be shown, newest first."""
+    rows: list[Any] = []
+    for scope in rules.exchange_scopes:
+        rows += rules.fetch(_SELECT_LIKELIEST, (scope, NEWEST, LIKELIEST))
     rows.sort(key=lambda row: (-row[1], row[0]))
-    exchanges = _decode(rows[:NEWEST], is_allowed)
+    exchanges = _decode(rows, is_allowed)
     for index, exchange in enumerate(exchanges):
         exchange.recency = 1.0 - index / len(exchanges)
     return exchanges
@@ -181,11 +208,11 @@ def find_matching_exchanges(
     for word in listed[:_QUERY_WORDS]:
         rows = rules.fetch(_WITH_WORD, (f'text : "{word}" AND scope : ({scopes})', _HITS))
         # A word in many exchanges says little, and one in all of them nothing.
-        weight = (1.0 - math.log(max(1, len(rows))) / math.log(2 * _HITS)) * (0.3 if word in COMMON else 1.0)
+        weight = _weigh_word(len(rows)) * (0.3 if word in COMMON else 1.0)
         total += weight
         for (number,) in rows:
             scores[number] = scores.get(number, 0.0) + weight
-    best = sorted(scores, key=lambda number: (-scores[number], -number))[:_HITS]
+    best = sorted(scores, key=lambda number: (-scores[number], -number))[:_BEST]
     places = ", ".join("?" * len(best))
     # The sign keeps SQLite from reading all that is active.
     select = f"SELECT id, created_at, session, body, n FROM record WHERE n IN ({places}) AND +status = 'active'"
@@ -195,6 +222,16 @@ def find_matching_exchanges(
     for exchange in found:
         exchange.shared = shares[exchange.id]
     return sorted(found, key=lambda exchange: -exchange.shared)
+
+
+def _weigh_word(hits: int) -> float:
+    """Return how telling a word is: 1 for one hit, falling with the logarithm of their number.
+
+    A small power is as good as the logarithm here, and `math` takes a while to load.
+    """
+    tiny = 0.001
+    share: float = (max(1, hits) ** tiny - 1.0) / ((2 * _HITS) ** tiny - 1.0)
+    return 1.0 - share
 
 
 def get_exchanges(rules: ReadOnlyRules, ids: Iterable[str], is_allowed: Callable[[str], bool]) -> list[StoredExchange]:
@@ -251,43 +288,98 @@ def choose_exchanges(
     *,
     is_prompt: bool = False,
 ) -> list[StoredExchange]:
-    """Return the exchanges that most likely help, as many as fit in `room` characters, in the order of time."""
-    covered = _COVERED_AT_PROMPT if is_prompt else _COVERED
+    """Return the exchanges that most likely help, as many as fit in `room` characters, in the order of time.
 
-    def rate(exchange: StoredExchange) -> float:
+    Those in `shown_ids` are not chosen. Newer ones of them count for the room, because their beginning is repeated.
+    """
+    covered = _COVERED_AT_PROMPT if is_prompt else _COVERED
+    scores: dict[str, float] = {}
+    candidates: list[StoredExchange] = []
+    above: list[StoredExchange] = []
+    for exchange in exchanges:
+        if exchange.id in shown_ids:
+            above.append(exchange)
+            continue
         likely = exchange.likely_at_prompt if is_prompt else exchange.likely
         score = likely + exchange.nearness + exchange.around + _RECENCY * exchange.recency
-        is_covered = exchange.turn in covered_turns and not exchange.is_waiting
-        return score - covered if is_covered else score
-
-    candidates = [exchange for exchange in exchanges if exchange.id not in shown_ids]
-    candidates.sort(key=lambda exchange: (-rate(exchange), exchange.id))
-    chosen: list[StoredExchange] = []
-    size = len(TITLE)
-    for candidate in candidates:
-        if room - size < _SHORTEST:
-            break
-        # Most do not fit once the room is nearly full. To find that out, it need not be written.
-        if size + len(candidate.body.get("person", "")) + len(candidate.body.get("then", "")) > room:
-            continue
-        fitting = sorted([*chosen, candidate], key=lambda exchange: (exchange.created_at, exchange.place))
-        written_size = len(write_exchanges(fitting))
-        if written_size <= room:
-            chosen, size = fitting, written_size
-        if len(chosen) == MOST_SHOWN:
-            break
-    return chosen
+        if exchange.turn in covered_turns and not exchange.is_waiting:
+            score -= covered
+        scores[exchange.id] = score
+        candidates.append(exchange)
+    candidates.sort(key=lambda exchange: (-scores[exchange.id], exchange.id))
+    selection = _Selection(room, above if is_prompt else ())
+    if not is_prompt:
+        selection.add_fitting(candidates)
+        return selection.chosen
+    worths = {exchange.id: exchange.likely_at_prompt + exchange.nearness for exchange in candidates}
+    selection.add_fitting(exchange for exchange in candidates if worths[exchange.id] >= WORTHY)
+    selection.add_fitting(_list_neighbours(selection.chosen, candidates))
+    selection.add_fitting(exchange for exchange in candidates if LEAST_LIKELY <= worths[exchange.id] < WORTHY)
+    return selection.chosen
 
 
-def write_exchanges(exchanges: Sequence[StoredExchange]) -> str:
-    """Return the section that quotes these exchanges; empty without any."""
+def _list_neighbours(chosen: Iterable[StoredExchange], candidates: Iterable[StoredExchange]) -> list[StoredExchange]:
+    """Return the exchanges right after and right before the chosen ones: first all that follow one."""
+    by_place = {exchange.place: exchange for exchange in candidates}
+    places = [exchange.place for exchange in chosen]
+    neighbours: list[StoredExchange] = []
+    for step in (1, -1):
+        for session, number in places:
+            neighbour = by_place.get((session, number + step))
+            if neighbour is not None:
+                neighbours.append(neighbour)
+    return neighbours
+
+
+class _Selection:
+    """Exchanges that fit together into `room` characters, in the order of time. `above` were shown before."""
+
+    def __init__(self, room: int, above: Sequence[StoredExchange]) -> None:
+        self.chosen: list[StoredExchange] = []
+        self._above = above
+        self._room = room
+        self._size = len(TITLE)
+
+    def add_fitting(self, candidates: Iterable[StoredExchange]) -> None:
+        """Add the candidates that still fit, best first."""
+        for candidate in candidates:
+            if self._room - self._size < _SHORTEST or len(self.chosen) == MOST_SHOWN:
+                return
+            # Most do not fit once the room is nearly full. To find that out, one need not be written.
+            text_size = len(candidate.body.get("person", "")) + len(candidate.body.get("then", ""))
+            if self._size + text_size > self._room or candidate in self.chosen:
+                continue
+            fitting = sorted([*self.chosen, candidate], key=_get_order)
+            written_size = len(write_exchanges(fitting, self._above))
+            if written_size <= self._room:
+                self.chosen, self._size = fitting, written_size
+
+
+def _get_order(exchange: StoredExchange) -> tuple[int, tuple[str, int]]:
+    return exchange.created_at, exchange.place
+
+
+def write_exchanges(exchanges: Sequence[StoredExchange], above: Sequence[StoredExchange] = ()) -> str:
+    """Return the section that quotes these exchanges, which are in the order of time; empty without any.
+
+    Newer entries win, so the beginning of each newer exchange in `above`, which the start of the session has shown, is
+    repeated in its place.
+    """
+    if not exchanges:
+        return ""
+    oldest = exchanges[0].created_at
+    repeated = {exchange.id for exchange in above if exchange.created_at > oldest}
+    entries = [*exchanges, *(exchange for exchange in above if exchange.id in repeated)]
     lines = []
     last: tuple[str, int] | None = None
-    for exchange in exchanges:
+    for exchange in sorted(entries, key=_get_order):
         session, number = exchange.place
-        lines.append(exchange.write(follows=last == (session, number - 1)))
+        if exchange.id in repeated:
+            lines.append(exchange.write_reminder())
+        else:
+            lines.append(exchange.write(follows=last == (session, number - 1)))
         last = exchange.place
-    return TITLE + "".join(lines) if lines else ""
+    return TITLE + "".join(lines)
 
 
 class EvidenceChoice:
@@ -316,7 +408,8 @@ class EvidenceChoice:
         covered = {turn for rule in playbook.rules for turn in rule.turns}
         left = room - len(playbook.text) - 1
         candidates = [exchange for exchange in self._list_candidates() if exchange.likely >= least_likely]
-        _add_chosen(playbook, choose_exchanges(candidates, left, shown_ids, covered))
+        chosen = choose_exchanges(candidates, left, shown_ids, covered)
+        playbook.add_evidence(chosen, write_exchanges(chosen))
 
     def add_at_prompt(
         self, reminder: Injection, prompt: str, shown_ids: set[str], answer: Mapping[str, Any], *, is_start: bool
@@ -338,8 +431,5 @@ class EvidenceChoice:
         covered = {turn for rule in reminder.rules for turn in rule.turns}
         covered |= list_covered_turns(self._rules, shown_ids)
         chosen = choose_exchanges(candidates, left_room, shown_ids, covered, is_prompt=True)
-        _add_chosen(reminder, chosen)
-
-
-def _add_chosen(injection: Injection, exchanges: list[StoredExchange]) -> None:
-    injection.add_evidence(exchanges, write_exchanges(exchanges))
+        above = [exchange for exchange in candidates if exchange.id in shown_ids]
+        reminder.add_evidence(chosen, write_exchanges(chosen, above))
