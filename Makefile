@@ -10,6 +10,8 @@ READY_DEV = $(VENV)/.ready-dev
 READY_DOCS = $(VENV)/.ready-docs
 # Tests wait about as much as they compute, so run two per processor.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
+# Unit tests only compute, so run one per processor.
+FAST_JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() or 1))')
 
 .PHONY: help setup demo docs test test-hosts test-fast check bench bench-promises bench-simulation bench-year bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-figures bench-durability bench-longmemeval \
 	bench-locomo bench-learning bench-streams gate scoreboard house format test-all clean
@@ -93,7 +95,7 @@ test-hosts: setup
 	ALMA_TEST_HOSTS=all $(BIN)/python -m pytest tests/hosts tests/host/test_misled.py
 
 test-fast: setup
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not system and not quality"
+	$(BIN)/python -m pytest -n $(FAST_JOBS) --dist worksteal -m "not system and not quality"
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -33,6 +33,8 @@ from alma.testing.contract import MOMENT, full_record, refused
 from alma.types.query import Where
 from alma.types.record import Record, Status, quantize
 
+pytestmark = pytest.mark.system
+
 WORDS = "alpha beta gamma delta lambda sigma river stone forest window engine bridge".split()
 
 

@@ -21,6 +21,8 @@ from alma.stores.wrappers import CachedStore, ReadOnlyStore, RetryingStore, Wrap
 from alma.testing.contract import refused
 from alma.types.storage import CacheSettings, EncryptionSettings, RetrySettings
 
+pytestmark = pytest.mark.system
+
 KEY = base64.b64encode(bytes(range(32))).decode()
 
 

@@ -35,6 +35,8 @@ from alma.projects import Fence
 from alma.stores.sqlite import SQLiteStore
 from alma.types.events import EventType, WebhookSettings
 
+pytestmark = pytest.mark.system
+
 SECRET = "correct horse battery staple"
 Behaviour = Callable[[int, dict[str, Any]], str]
 

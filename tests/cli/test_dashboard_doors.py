@@ -24,6 +24,8 @@ from alma.trust_register import find_foreign_files, record_created_files
 
 from .conftest import Run
 
+pytestmark = pytest.mark.system
+
 STATE = Path(".alma") / dashboard.STATE_FILE
 NEEDS_POSIX = pytest.mark.skipif(os.name != "posix", reason="permissions and links of POSIX")
 STARTED = "a new server is started"

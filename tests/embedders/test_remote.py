@@ -17,6 +17,8 @@ from alma.errors import ConfigError, EmbeddingError, MissingExtraError
 from alma.retry import LONGEST_WAIT, read_retry_after
 from alma.types.record import quantize
 
+pytestmark = pytest.mark.system
+
 KEY = "sk-very-secret"
 DIM = 3
 

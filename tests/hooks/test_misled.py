@@ -12,6 +12,8 @@ import pytest
 
 from .misled import Session, find_leaks, find_losses, play, play_both, read_sessions_of
 
+pytestmark = pytest.mark.system
+
 LISTS = ("misled.jsonl", "misled_later.jsonl", "misled_source.jsonl")
 SESSIONS = [session for name in LISTS for session in read_sessions_of(name)]
 LIMITS = {

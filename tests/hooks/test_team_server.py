@@ -32,6 +32,8 @@ from claude_smart.aider import write_rules
 
 from .conftest import PROJECT, FakeTeam, Machine
 
+pytestmark = pytest.mark.system
+
 OWN = "# Rules the user stated"
 SHARED = "## Shared by the team server 127.0.0.1 (not stated by this user)"
 Exchange = Callable[[Machine], str]

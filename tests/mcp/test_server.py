@@ -23,6 +23,8 @@ from mcp import Client
 
 from .conftest import Lent, Talk
 
+pytestmark = pytest.mark.system
+
 LEARN = {"agent": "dev", "task": "Deploy the auth service", "outcome": "success", "strategy_used": "Blue-green"}
 
 

@@ -23,7 +23,7 @@ from alma.types.query import Where
 from alma.types.record import quantize
 
 __all__ = ["tracer"]
-pytestmark = pytest.mark.usefixtures("no_certificates")
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("no_certificates")]
 EAST = quantize([1.0, 0.0])
 
 

@@ -25,6 +25,8 @@ from alma.testing.contract import EAST, NORTH, full_record, make_record
 from alma.types.query import Where
 from alma.types.record import Record, quantize
 
+pytestmark = pytest.mark.system
+
 _names = count()
 UNAVAILABLE = fail(503, "ServiceUnavailable", "The service is not available")
 THROTTLED = fail(429, "TooManyRequests", "The request rate is large", sub_status=3200, x_ms_retry_after_ms="1")

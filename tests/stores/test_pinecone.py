@@ -26,7 +26,7 @@ UNAVAILABLE = fail(503, "UNAVAILABLE", "The service is not available")
 THROTTLED = fail(429, "RESOURCE_EXHAUSTED", "Too many requests", retry_after="0")
 
 
-pytestmark = pytest.mark.usefixtures("no_certificates")
+pytestmark = [pytest.mark.system, pytest.mark.usefixtures("no_certificates")]
 
 
 class TestPineconeStore(StoreContract):

@@ -18,6 +18,8 @@ from alma.testing import StoreContract, capabilities, make_record
 from alma.types.query import Where
 from alma.types.record import quantize
 
+pytestmark = pytest.mark.system
+
 
 class TestQdrantFolder(StoreContract):
     histories = 20
