@@ -427,7 +427,9 @@ BY_FUNCTION = {
         "learn_outcomes": "learn", "put_receipt": HARMLESS, "settle_lessons": "learn", "state_lessons": "add",
     },
     "alma/engine/promotion.py": {"promote_memory": SHARES},
-    "alma/engine/retention.py": dict.fromkeys(("UpkeepRun.archive", "run_upkeep"), ENDS),
+    "alma/engine/retention.py": {
+        **dict.fromkeys(("UpkeepRun.archive", "run_upkeep"), ENDS), "read_lookalikes": HARMLESS,
+    },
     "alma/engine/retrieve/lookalikes.py": {"store_pairs": HARMLESS},
     "alma/engine/rules.py": {
         "_learn_rule": "correct", "teach": "correct", "change_rule": "a person does it",
