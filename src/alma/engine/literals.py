@@ -21,7 +21,7 @@ from ..text import STOP, is_common
 from .escape import remove_unseen
 from .reversals import find_reversals, is_left_behind, is_negated, is_surely_negated, spell_out_contrasts
 from .safety import WIDE_EDGE, Statement, is_forbidden, split_statements
-from .typed_statements import TypedSentence, is_dismissed, is_inflected, is_ordinary, read_turn, split_rejection
+from .typed_statements import Complaint, TypedSentence, is_dismissed, is_inflected, is_ordinary, read_turn, split_rejection
 
 _CODE = re.compile(r"`[^`\n]{1,400}`(?:\s*`[^`\n]{1,400}`)*")
 _TOKEN = re.compile(r"[^\s,;，；。、：！？「」『』（）\"“”„«»`]+")
@@ -42,6 +42,8 @@ _GAP = "ǂ"  # Stands for what differs from case to case: `<name>` in a rule.
 _PLACEHOLDER = re.compile(r"<\s*(?=[^\W\d])[\w .-]{1,30}>|(?<=\s)(?:…|\.\.\.)(?=\s|`|$)")
 _NAME_PART = re.compile(r"[A-Z]?[a-z\u00df-\u024f]+|[A-Z]+(?![a-z])|[^\W\d_A-Za-z]+")
 _REPEATING = re.compile(r"re-?([^\W\d_]{5,})")
+_ORDINAL = re.compile(r"(\d{1,4})(?:st|nd|rd|th)")
+_MEASURE = re.compile(r"(\d[\d.,]*)([a-zµ°][a-zµ°/²³]{0,10})?")
 _OPERATOR = re.compile(r"[|&<>]{1,3}")
 _PLAIN_WORD = re.compile(r"[^\W\d_]+(?:'[a-z]+)?")
 
@@ -129,6 +131,8 @@ def _fold_word(word: str) -> str:
     if re.match(r"-\w", word):
         return word
     folded = word.casefold().rstrip("/") or word
+    if ordinal := _ORDINAL.fullmatch(folded):
+        return ordinal[1]
     numbers: Mapping[str, str] = _load_vocabulary()["numbers"]
     return numbers.get(folded, folded)
 
@@ -179,7 +183,12 @@ def _find_runs(tokens: list[_PlacedWord], is_latin: bool) -> Iterator[list[_Plac
     """Yield each run of words that makes one literal: a program and its arguments, or a single name."""
     vocabulary = _load_vocabulary()
     run: list[_PlacedWord] = []
-    for token in tokens:
+    for index, token in enumerate(tokens):
+        if _is_plain_use(tokens, index):
+            if run:
+                yield from _close_run(run, is_latin)
+            run = []
+            continue
         is_argument = bool(run) and token.word not in vocabulary["ends"] and _takes_argument(run, token)
         if _is_literal(token, is_latin) or is_argument:
             run.append(token)
@@ -190,6 +199,27 @@ def _find_runs(tokens: list[_PlacedWord], is_latin: bool) -> Iterator[list[_Plac
         run = [token] if token.word in vocabulary["introducers"] else []
     if run:
         yield from _close_run(run, is_latin)
+
+
+def _is_plain_use(tokens: list[_PlacedWord], index: int) -> bool:
+    """Return whether a word that is a program's name, too, is surely used as a plain one: "make sure", "each node"."""
+    vocabulary = _load_vocabulary()
+    word = tokens[index].word
+    if word not in vocabulary["plain_programs"]:
+        return False
+    before = tokens[index - 1].word if index else ""
+    after = [token.word for token in tokens[index + 1 : index + 3]]
+    following = after[0] if after else ""
+    determiners = vocabulary["determiners"]
+    is_tool = before in vocabulary["tool_words"]
+    if word == "just":
+        is_adverb = not is_tool and (following in STOP or following in vocabulary["just_verbs"])
+        return is_adverb or following in determiners
+    if word == "make":
+        return not is_tool and (following in determiners or following in vocabulary["made_words"])
+    # "A node server" names a program.
+    is_noun = before in determiners and before != "that"
+    return is_noun and (not following or following in vocabulary["ends"] or following in STOP)
 
 
 def _takes_argument(run: list[_PlacedWord], token: _PlacedWord) -> bool:
@@ -267,8 +297,10 @@ def find_source(literal: Literal, words: SessionWords) -> LiteralSource:
     sentence that forbids a word, asks about it or reports it does not license its use. What the person typed only in
     such sentences, no deed licenses either.
     """
-    if any(_is_typed_in(literal, turn) for turn in words.typed):
-        return LiteralSource.TYPED
+    bare = _drop_units(literal)
+    for turn in words.typed:
+        if _is_typed_in(literal, turn) or (bare is not None and _is_typed_in(bare, turn)):
+            return LiteralSource.TYPED
     if literal.is_forbidden:
         is_done = any(_is_done_in(literal, text) for text in words.avoided)
         return LiteralSource.DONE if is_done else LiteralSource.UNKNOWN
@@ -276,6 +308,29 @@ def find_source(literal: Literal, words: SessionWords) -> LiteralSource:
     if words.deeds and any(_is_typed_in(mentioned, turn) for turn in words.typed):
         return LiteralSource.UNKNOWN
     return LiteralSource.DONE if list_sources(literal, words) else LiteralSource.UNKNOWN
+
+
+def _drop_units(literal: Literal) -> Literal | None:
+    """Return a literal without the units of its numbers, or None if it has none: 0.8 for "0.8 m/s".
+
+    Whether the person typed another unit there is found by `_find_strange_numbers`.
+    """
+    units = _load_vocabulary()["units"]
+    kept: list[str] = []
+    for word in literal.words:
+        number, unit = _split_measure(word)
+        is_after_number = bool(kept) and _MEASURE.fullmatch(kept[-1]) is not None
+        if not (word in units and is_after_number):
+            kept.append(number if unit else word)
+    return None if tuple(kept) == literal.words else literal._replace(words=tuple(kept))
+
+
+def _split_measure(word: str) -> tuple[str, str]:
+    """Return the number and the unit of a word such as "12px"; the word and nothing if it is none."""
+    measure = _MEASURE.fullmatch(word)
+    if measure is None or measure[2] not in _load_vocabulary()["units"]:
+        return word, ""
+    return measure[1], measure[2]
 
 
 def list_sources(literal: Literal, words: SessionWords) -> list[AcceptedDeed]:
@@ -459,7 +514,8 @@ def _list_plain_words(text: str) -> dict[str, bool]:
 def _list_turn_words(turn: str, is_any: bool) -> Iterator[str]:
     """Yield the words of a turn, or of those sentences only that license a use."""
     for sentence in read_turn(_read_signs(turn)):
-        yield from filter(None, _list_typed_words(sentence, is_any))
+        is_complaint = sentence.complaint is not Complaint.NONE
+        yield from filter(None, _list_typed_words(sentence, is_any or is_complaint))
 
 
 def _is_among(word: str, known_words: Iterable[str]) -> bool:
@@ -479,7 +535,9 @@ def _find_strange_numbers(text: str, words: SessionWords) -> Iterator[str]:
         for other, names in typed.items():
             if other != number:
                 others |= names
-        is_other_unit = bool(beside & units and own & units and not beside & own & units)
+        rule_units = {units[word] for word in beside if word in units}
+        own_units = {units[word] for word in own if word in units}
+        is_other_unit = bool(rule_units and own_units and not rule_units & own_units)
         if is_other_unit or beside & (others - own):
             yield number
 
@@ -488,7 +546,10 @@ def _pair_numbers(text: str) -> Iterator[tuple[str, set[str]]]:
     """Yield each number of a text with the words that stand next to it, filler words aside."""
     fillers = _load_vocabulary()["fillers"] | STOP
     for statement in split_statements(_read_signs(text)):
-        tokens = [token.word for token in _split_tokens(statement.text) if token.word not in fillers]
+        tokens: list[str] = []
+        for token in _split_tokens(statement.text):
+            if token.word not in fillers:
+                tokens += filter(None, _split_measure(token.word))
         for index, word in enumerate(tokens):
             if word[0].isdigit():
                 yield word, {*tokens[max(0, index - 1) : index], *tokens[index + 1 : index + 2]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -71,19 +72,47 @@ _GENERAL = re.compile(
 )
 _LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s|\s{4,}\S")
 _CLAUSE = re.compile(r"[,;–—]|\s-\s|\b(?:so|but|please)\b", re.I)
+_OMISSION = re.compile(
+    r"\byou\s+(?:(?:again|still|just|also)\s+)?(?:(?:did|have)(?:n['’]?t|\s+not)|forgot\s+to|never(?=\s+\w+ed\b))"
+    r"\s+(?:(?:even|again|actually)\s+)?\w",
+    re.I,
+)
+_INABILITY = re.compile(
+    r"\bi\s+(?:(?:really|still)\s+)?can(?:['’]?t|not|\s+not)\s+(?:(?:even|really)\s+)?"
+    r"(?:see|read|find|follow|understand|hear|recogni[sz]e)\b",
+    re.I,
+)
+# "Good that you didn't": what was left out should stay so. Nobody asks by a complaint for what cannot be undone.
+_NO_COMPLAINT = re.compile(
+    r"\b(?:good|nice|great|perfect|glad|happy|luck\w*|fortunate\w*|thank\w*|thx|cheers|phew|relie\w*|correct\w*|right"
+    r"|exactly|fine|cool|well\s+done|at\s+least|as\s+(?:i|we)|like\s+(?:i|we)|better|best|love\w*|hope\w*|sure"
+    r"|delet\w*|remov\w*|drop\w*|overwr\w*|eras\w*|reset\w*|wip\w+|disabl\w*|skip\w*|forc\w+|instal\w*|publish\w*"
+    r"|push\w*|deploy\w*|merg\w*|destroy\w*|break\w*|broke|touch\w*|los[et]\w*|kill\w*|upload\w*|shar\w+|purg\w*)\b",
+    re.I,
+)
 _UNINFLECTED = frozenset(("https",))
 """Words that only look like an inflection of another one."""
 _ENDINGS = ("s", "es", "ed", "d", "ing", "ly", "n", "en", "r")
 
 
+class Complaint(StrEnum):
+    """What a negation in a sentence complains about, where it forbids nothing."""
+
+    NONE = ""
+    OMISSION = "omission"  # "You didn't read the old ones" asks for it.
+    INABILITY = "inability"  # "I can't see that on a white terminal".
+
+
 class TypedSentence(NamedTuple):
     """A sentence that a person typed.
 
-    It licenses no use if it asks about a deed, is ironic or reports others' words.
+    It licenses no use if it asks about a deed, is ironic or reports others' words. A complaint licenses the use of
+    ordinary words only.
     """
 
     text: str
     is_licensing: bool
+    complaint: Complaint = Complaint.NONE
 
 
 def remove_quotations(text: str) -> str:
@@ -128,9 +157,30 @@ def read_turn(turn: str) -> tuple[TypedSentence, ...]:
     """Return the sentences of a turn, without longer quotations."""
     own = _QUOTED.sub(" ", _DIFF.sub("", turn))
     sentences: list[TypedSentence] = []
+    may_complain = not _NO_COMPLAINT.search(own) and not is_ironic(own)
     for match in _SENTENCE.finditer(own):
-        sentences += _read_sentence(match[0])
+        for sentence in _read_sentence(match[0]):
+            sentences += _split_complaint(sentence) if may_complain else [sentence]
     return tuple(sentences)
+
+
+def _split_complaint(sentence: TypedSentence) -> list[TypedSentence]:
+    """Return the clauses of a sentence if the first of them complains, else the sentence."""
+    clause, sign, rest = sentence.text.partition(",")
+    complaint = _find_complaint(clause)
+    if complaint is Complaint.NONE:
+        return [sentence]
+    first = TypedSentence(clause, sentence.is_licensing, complaint)
+    return [first, sentence._replace(text=rest)] if sign else [first]
+
+
+def _find_complaint(text: str) -> Complaint:
+    """Return what a sentence complains about; one that reports others' words or asks does not complain."""
+    if _REPORT.search(text) or _ASKING_END.search(text):
+        return Complaint.NONE
+    if _OMISSION.search(text):
+        return Complaint.OMISSION
+    return Complaint.INABILITY if _INABILITY.search(text) else Complaint.NONE
 
 
 def _read_sentence(text: str) -> list[TypedSentence]:
