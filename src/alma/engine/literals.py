@@ -20,8 +20,15 @@ from typing import Any, NamedTuple
 from ..text import STOP, is_common
 from .escape import remove_unseen
 from .reversals import find_reversals, is_left_behind, is_negated, is_surely_negated, spell_out_contrasts
-from .safety import WIDE_EDGE, Statement, is_forbidden, split_statements
-from .typed_statements import Complaint, TypedSentence, is_dismissed, is_inflected, is_ordinary, read_turn, split_rejection
+from .safety import WIDE_EDGE, Statement, is_forbidden, may_invert, split_statements
+from .typed_statements import (
+    TypedSentence,
+    is_dismissed,
+    is_inflected,
+    is_ordinary,
+    read_turn,
+    split_rejection,
+)
 
 _CODE = re.compile(r"`[^`\n]{1,400}`(?:\s*`[^`\n]{1,400}`)*")
 _TOKEN = re.compile(r"[^\s,;，；。、：！？「」『』（）\"“”„«»`]+")
@@ -44,6 +51,12 @@ _NAME_PART = re.compile(r"[A-Z]?[a-z\u00df-\u024f]+|[A-Z]+(?![a-z])|[^\W\d_A-Za-
 _REPEATING = re.compile(r"re-?([^\W\d_]{5,})")
 _ORDINAL = re.compile(r"(\d{1,4})(?:st|nd|rd|th)")
 _MEASURE = re.compile(r"(\d[\d.,]*)([a-zµ°][a-zµ°/²³]{0,10})?")
+_FAILURE = re.compile(
+    r"\s*(?:(?:alone|directly|itself|here|there|now|always|just)\s+)*(?:fails?|failed|breaks|crashes|crashed|hangs|misses"
+    r"|(?:does|did|do)(?:n['’]?t|\s+not)\s+work|(?:is|was)\s+(?:wrong|broken|deprecated))\b",
+    re.I,
+)
+_PAIR = re.compile(r"([^\W\d][\w.-]{0,60})[\"']?\s{0,3}[:=]\s{0,3}[\"']?([\w.-]{1,60})")
 _OPERATOR = re.compile(r"[|&<>]{1,3}")
 _PLAIN_WORD = re.compile(r"[^\W\d_]+(?:'[a-z]+)?")
 
@@ -57,10 +70,14 @@ class LiteralSource(StrEnum):
 
 
 class Literal(NamedTuple):
-    """A literal: the words of a command, or one name. `is_forbidden` is whether the text surely forbids it."""
+    """A literal: the words of a command, or one name.
+
+    `is_forbidden` is whether the text surely forbids it, `is_failing` whether it says no more than that it fails.
+    """
 
     words: tuple[str, ...]
     is_forbidden: bool = False
+    is_failing: bool = False
 
 
 class AcceptedDeed(NamedTuple):
@@ -155,7 +172,8 @@ def find_literals(text: str) -> list[Literal]:
     for statement in split_statements(plain):
         for code in _CODE.finditer(statement.text):
             words = [token.word for token in _split_tokens(code[0])]
-            found.append(Literal(_trim_gaps(words), _forbids(statement, code.start(), code.end())))
+            is_failing = _is_failing(statement.text, code.start(), code.end())
+            found.append(Literal(_trim_gaps(words), _forbids(statement, code.start(), code.end()), is_failing))
         bare = _CODE.sub(lambda code: " " * len(code[0]), statement.text)
         for run in _find_runs(list(_split_tokens(bare)), is_latin):
             is_avoided = _forbids(statement, run[0].start, run[-1].end)
@@ -177,6 +195,14 @@ def _forbids(statement: Statement, start: int, end: int) -> bool:
     before = statement.text[:start]
     is_given_up = is_left_behind(statement.text, start) and not is_negated(statement.text)
     return is_given_up or is_surely_negated(before) or is_forbidden(statement, start, end)
+
+
+def _is_failing(text: str, start: int, end: int) -> bool:
+    """Return whether a statement says of what stands between two positions that it fails, without a condition."""
+    failure = _FAILURE.match(text, end)
+    if failure is None:
+        return False
+    return not may_invert(text[:start]) and not may_invert(text[failure.end() :])
 
 
 def _find_runs(tokens: list[_PlacedWord], is_latin: bool) -> Iterator[list[_PlacedWord]]:
@@ -305,8 +331,11 @@ def find_source(literal: Literal, words: SessionWords) -> LiteralSource:
         is_done = any(_is_done_in(literal, text) for text in words.avoided)
         return LiteralSource.DONE if is_done else LiteralSource.UNKNOWN
     mentioned = literal._replace(is_forbidden=True)
-    if words.deeds and any(_is_typed_in(mentioned, turn) for turn in words.typed):
+    may_be_done = bool(words.deeds) or literal.is_failing
+    if may_be_done and any(_is_typed_in(mentioned, turn) for turn in words.typed):
         return LiteralSource.UNKNOWN
+    if literal.is_failing and any(_is_done_in(literal, text) for text in words.avoided):
+        return LiteralSource.DONE
     return LiteralSource.DONE if list_sources(literal, words) else LiteralSource.UNKNOWN
 
 
@@ -365,13 +394,22 @@ def list_used_deeds(texts: Sequence[str], words: SessionWords) -> list[AcceptedD
 def _is_done_in(literal: Literal, text: str) -> bool:
     """Return whether a line of a deed has the words of a literal, in order and with nothing between them.
 
-    A single plain word may be part of a name: "PDF" of `figures/heat.pdf`.
+    A single plain word may be part of a name: "PDF" of `figures/heat.pdf`. Two words may be a name and its value.
     """
     is_plain = len(literal.words) == 1 and literal.words[0].isalpha()
     if is_plain and literal.words[0] in _list_name_parts(text):
         return True
+    if len(literal.words) == 2 and literal.words in _list_pairs(text):
+        return True
     pattern = _compile_words(literal.words)
     return any(pattern.search(line) for line in _list_deed_lines(text))
+
+
+@lru_cache(maxsize=512)
+def _list_pairs(text: str) -> frozenset[tuple[str, str]]:
+    """Return the settings in a deed as names with their values: `level="info"`, `level: info`."""
+    pairs = _PAIR.findall(_read_signs(text))
+    return frozenset((_fold_word(name), _fold_word(value)) for name, value in pairs)
 
 
 @lru_cache(maxsize=512)
@@ -514,8 +552,7 @@ def _list_plain_words(text: str) -> dict[str, bool]:
 def _list_turn_words(turn: str, is_any: bool) -> Iterator[str]:
     """Yield the words of a turn, or of those sentences only that license a use."""
     for sentence in read_turn(_read_signs(turn)):
-        is_complaint = sentence.complaint is not Complaint.NONE
-        yield from filter(None, _list_typed_words(sentence, is_any or is_complaint))
+        yield from filter(None, _list_typed_words(sentence, is_any or sentence.is_complaint))
 
 
 def _is_among(word: str, known_words: Iterable[str]) -> bool:
@@ -524,35 +561,50 @@ def _is_among(word: str, known_words: Iterable[str]) -> bool:
 
 def _find_strange_numbers(text: str, words: SessionWords) -> Iterator[str]:
     """Yield the numbers of a text that the person typed beside other words or with other units only."""
-    units = _load_vocabulary()["units"]
+    units: Mapping[str, str] = _load_vocabulary()["units"]
     typed: dict[str, set[str]] = {}
     for turn in (*words.typed, *(deed.text for deed in words.deeds)):
-        for number, beside in _pair_numbers(turn):
-            typed.setdefault(number, set()).update(beside)
-    for number, beside in _pair_numbers(text):
-        own = typed.get(number, set())
+        for number in _list_numbers(turn):
+            typed.setdefault(number.word, set()).update(number.beside)
+    for number in _list_numbers(text):
+        own = typed.get(number.word, set())
         others: set[str] = set()
         for other, names in typed.items():
-            if other != number:
+            if other != number.word:
                 others |= names
-        rule_units = {units[word] for word in beside if word in units}
-        own_units = {units[word] for word in own if word in units}
-        is_other_unit = bool(rule_units and own_units and not rule_units & own_units)
-        if is_other_unit or beside & (others - own):
-            yield number
+        # "12px, not 20px": what is forbidden may have the unit of what is wanted.
+        beside = number.beside.difference(units) if number.is_forbidden else number.beside
+        if _has_other_unit(number.beside, own) or beside & (others - own):
+            yield number.word
 
 
-def _pair_numbers(text: str) -> Iterator[tuple[str, set[str]]]:
-    """Yield each number of a text with the words that stand next to it, filler words aside."""
+def _has_other_unit(beside: set[str], own: set[str]) -> bool:
+    """Return whether the words beside a number have a unit, and those that the person typed beside it another one."""
+    units: Mapping[str, str] = _load_vocabulary()["units"]
+    rule_units = {units[word] for word in beside if word in units}
+    own_units = {units[word] for word in own if word in units}
+    return bool(rule_units and own_units) and rule_units.isdisjoint(own_units)
+
+
+class _PlacedNumber(NamedTuple):
+    word: str
+    beside: set[str]  # The words that stand next to it, filler words aside.
+    is_forbidden: bool
+
+
+def _list_numbers(text: str) -> Iterator[_PlacedNumber]:
+    """Yield each number of a text, with its unit as a word beside it."""
     fillers = _load_vocabulary()["fillers"] | STOP
     for statement in split_statements(_read_signs(text)):
-        tokens: list[str] = []
+        tokens: list[tuple[str, _PlacedWord]] = []
         for token in _split_tokens(statement.text):
             if token.word not in fillers:
-                tokens += filter(None, _split_measure(token.word))
-        for index, word in enumerate(tokens):
+                tokens += [(part, token) for part in _split_measure(token.word) if part]
+        listed = [word for word, _ in tokens]
+        for index, (word, token) in enumerate(tokens):
             if word[0].isdigit():
-                yield word, {*tokens[max(0, index - 1) : index], *tokens[index + 1 : index + 2]}
+                beside = {*listed[max(0, index - 1) : index], *listed[index + 1 : index + 2]}
+                yield _PlacedNumber(word, beside, _forbids(statement, token.start, token.end))
 
 
 def _is_avoided(statement: Statement, token: _PlacedWord) -> bool:

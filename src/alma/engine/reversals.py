@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ..text import STOP
 from .safety import may_invert, split_statements
-from .typed_statements import Complaint, TypedSentence, list_bases
+from .typed_statements import TypedSentence, list_bases
 
 _WORD = re.compile(r"-{0,2}[^\W_](?:[\w./@+'’#-]*[\w+#])?|[:=]")
 _CLAUSE_END = re.compile(r"[,;:!?]\s|[.](?:\s|$)|\n")
@@ -64,6 +64,7 @@ _LEFT_BEHIND = re.compile(
 _LATIN = re.compile("[-A-Za-z0-9\u00c0-\u024f]")
 _THEN = re.compile(r"[,;]?\s+(?:and\s+)?(?:then|dann|puis|luego)\s+", re.I)
 _NOT = re.compile(r"\b(?:not|nicht)\b", re.I)
+_CONDITION_WORDS = frozenset(("when", "whenever", "if", "wenn", "falls", "quand", "si", "cuando", "se", "quando"))
 _PLAIN_FORMS = frozenset(("plain", "bare"))
 _NAME_WEIGHT = 2
 _NEAR = 3  # So many words on each side of a relation belong to it.
@@ -83,6 +84,7 @@ class _ReadStatement(NamedTuple):
     is_negated: bool
     is_request: bool
     is_licensing: bool
+    is_condition: bool = False  # "When a test fails" asks for nothing.
 
 
 class _Relation(NamedTuple):
@@ -102,7 +104,8 @@ def find_reversals(text: str, typed: Iterable[TypedSentence]) -> list[str]:
     turned: list[str] = []
     statements = list(_read_statements(text))
     for statement in statements:
-        turned += _find_turned_words(statement, known)
+        excused = _list_excused(statement, statements)
+        turned += [word for word in _find_turned_words(statement, known) if list_bases(word).isdisjoint(excused)]
     turned += _find_exchanged_words(statements, known)
     turned += _find_banned_words(statements, known)
     turned += _find_substitutes(text, [sentence.text for sentence in sentences])
@@ -195,13 +198,11 @@ def _join_bases(words: Iterable[str]) -> frozenset[str]:
 
 
 def _read_typed(sentence: TypedSentence) -> Iterator[_ReadStatement]:
-    """Yield the statements of a typed sentence. What a person complains about is no ban."""
+    """Yield the statements of a typed sentence. A complaint about an omission asks for what is missing."""
     for statement in _read_statements(sentence.text, sentence.is_licensing):
-        if sentence.complaint is Complaint.NONE:
-            yield statement
-            continue
-        yield statement._replace(is_negated=False, is_licensing=True)
-        if sentence.complaint is Complaint.INABILITY:
+        if sentence.is_complaint:
+            yield statement._replace(is_negated=False, is_licensing=True)
+        else:
             yield statement
 
 
@@ -223,7 +224,8 @@ def _read_statements(text: str, is_licensing: bool = True) -> Iterator[_ReadStat
             telling = tuple(dict.fromkeys(_list_telling(words)))
             if telling:
                 is_request = not requests.isdisjoint(words)
-                yield _ReadStatement(telling, _join_bases(telling), is_no, is_request, is_licensing)
+                is_condition = words[0] in _CONDITION_WORDS and bool(statement.after.strip())
+                yield _ReadStatement(telling, _join_bases(telling), is_no, is_request, is_licensing, is_condition)
 
 
 def _split_contrast(text: str) -> list[str]:
@@ -294,7 +296,21 @@ def _find_banned_words(statements: Sequence[_ReadStatement], known: Sequence[_Re
     """Return what a rule wants although the person only said no to it, and to nothing else: "…, not main"."""
     wanted = frozenset().union(*(other.bases for other in known if not other.is_negated and other.is_licensing))
     banned = frozenset().union(*(other.bases for other in known if other.is_negated and len(other.words) == 1))
-    return _list_among((read for read in statements if not read.is_negated), banned - wanted)
+    named: list[str] = []
+    for statement in statements:
+        if not statement.is_negated:
+            named += _list_among([statement], banned - wanted - _list_excused(statement, statements))
+    return named
+
+
+def _list_excused(statement: _ReadStatement, statements: Sequence[_ReadStatement]) -> frozenset[str]:
+    """Return what a condition may name although the person banned it: what the rule bans as well.
+
+    "When a test fails, fix the code and do not change the test."
+    """
+    if not statement.is_condition:
+        return frozenset()
+    return frozenset().union(*(other.bases for other in statements if other.is_negated))
 
 
 def _list_among(statements: Iterable[_ReadStatement], bases: frozenset[str]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -77,17 +76,13 @@ _OMISSION = re.compile(
     r"\s+(?:(?:even|again|actually)\s+)?\w",
     re.I,
 )
-_INABILITY = re.compile(
-    r"\bi\s+(?:(?:really|still)\s+)?can(?:['’]?t|not|\s+not)\s+(?:(?:even|really)\s+)?"
-    r"(?:see|read|find|follow|understand|hear|recogni[sz]e)\b",
-    re.I,
-)
-# "Good that you didn't": what was left out should stay so. Nobody asks by a complaint for what cannot be undone.
+# "Good that you didn't": what was left out should stay so. No complaint asks for what cannot be undone.
 _NO_COMPLAINT = re.compile(
     r"\b(?:good|nice|great|perfect|glad|happy|luck\w*|fortunate\w*|thank\w*|thx|cheers|phew|relie\w*|correct\w*|right"
     r"|exactly|fine|cool|well\s+done|at\s+least|as\s+(?:i|we)|like\s+(?:i|we)|better|best|love\w*|hope\w*|sure"
     r"|delet\w*|remov\w*|drop\w*|overwr\w*|eras\w*|reset\w*|wip\w+|disabl\w*|skip\w*|forc\w+|instal\w*|publish\w*"
-    r"|push\w*|deploy\w*|merg\w*|destroy\w*|break\w*|broke|touch\w*|los[et]\w*|kill\w*|upload\w*|shar\w+|purg\w*)\b",
+    r"|push\w*|deploy\w*|merg\w*|destroy\w*|break\w*|broke|touch\w*|los[et]\w*|kill\w*|upload\w*|shar\w+|purg\w*"
+    r"|forbid\w*|forbad\w*|allow\w*|permit\w*|prohibit\w*|illegal|polic(?:y|ies)|privacy|secrets?|passwords?)\b",
     re.I,
 )
 _UNINFLECTED = frozenset(("https",))
@@ -95,24 +90,16 @@ _UNINFLECTED = frozenset(("https",))
 _ENDINGS = ("s", "es", "ed", "d", "ing", "ly", "n", "en", "r")
 
 
-class Complaint(StrEnum):
-    """What a negation in a sentence complains about, where it forbids nothing."""
-
-    NONE = ""
-    OMISSION = "omission"  # "You didn't read the old ones" asks for it.
-    INABILITY = "inability"  # "I can't see that on a white terminal".
-
-
 class TypedSentence(NamedTuple):
     """A sentence that a person typed.
 
-    It licenses no use if it asks about a deed, is ironic or reports others' words. A complaint licenses the use of
-    ordinary words only.
+    It licenses no use if it asks about a deed, is ironic or reports others' words. A complaint that the agent left
+    something out ("you didn't read the old ones") asks for it, in ordinary words only.
     """
 
     text: str
     is_licensing: bool
-    complaint: Complaint = Complaint.NONE
+    is_complaint: bool = False
 
 
 def remove_quotations(text: str) -> str:
@@ -165,22 +152,14 @@ def read_turn(turn: str) -> tuple[TypedSentence, ...]:
 
 
 def _split_complaint(sentence: TypedSentence) -> list[TypedSentence]:
-    """Return the clauses of a sentence if the first of them complains, else the sentence."""
+    """Return a sentence as its first clause and the rest if that clause complains about an omission."""
     clause, sign, rest = sentence.text.partition(",")
-    complaint = _find_complaint(clause)
-    if complaint is Complaint.NONE:
+    # "You didn't change it, did you?" hopes so.
+    is_asking = _ASKING_END.search(sentence.text) is not None
+    if is_asking or _REPORT.search(clause) or not _OMISSION.search(clause):
         return [sentence]
-    first = TypedSentence(clause, sentence.is_licensing, complaint)
+    first = TypedSentence(clause, sentence.is_licensing, is_complaint=True)
     return [first, sentence._replace(text=rest)] if sign else [first]
-
-
-def _find_complaint(text: str) -> Complaint:
-    """Return what a sentence complains about; one that reports others' words or asks does not complain."""
-    if _REPORT.search(text) or _ASKING_END.search(text):
-        return Complaint.NONE
-    if _OMISSION.search(text):
-        return Complaint.OMISSION
-    return Complaint.INABILITY if _INABILITY.search(text) else Complaint.NONE
 
 
 def _read_sentence(text: str) -> list[TypedSentence]:
