@@ -82,6 +82,7 @@ _NO_COMPLAINT = re.compile(
     r"|exactly|fine|cool|well\s+done|at\s+least|as\s+(?:i|we)|like\s+(?:i|we)|better|best|love\w*|hope\w*|sure"
     r"|delet\w*|remov\w*|drop\w*|overwr\w*|eras\w*|reset\w*|wip\w+|disabl\w*|skip\w*|forc\w+|instal\w*|publish\w*"
     r"|push\w*|deploy\w*|merg\w*|destroy\w*|break\w*|broke|touch\w*|los[et]\w*|kill\w*|upload\w*|shar\w+|purg\w*"
+    r"|sen[dt]\w*|e?mail\w*|pa(?:y|id)\w*|charg\w*|truncat\w*|clear\w*|releas\w*|spen[dt]\w*|buy\w*|bought|order\w*"
     r"|forbid\w*|forbad\w*|allow\w*|permit\w*|prohibit\w*|illegal|polic(?:y|ies)|privacy|secrets?|passwords?)\b",
     re.I,
 )
