@@ -210,10 +210,7 @@ def _find_runs(tokens: list[_PlacedWord], is_latin: bool) -> Iterator[list[_Plac
     vocabulary = _load_vocabulary()
     run: list[_PlacedWord] = []
     for index, token in enumerate(tokens):
-        if _is_plain_use(tokens, index):
-            if run:
-                yield from _close_run(run, is_latin)
-            run = []
+        if not run and _is_plain_use(tokens, index):
             continue
         is_argument = bool(run) and token.word not in vocabulary["ends"] and _takes_argument(run, token)
         if _is_literal(token, is_latin) or is_argument:
@@ -239,10 +236,14 @@ def _is_plain_use(tokens: list[_PlacedWord], index: int) -> bool:
     determiners = vocabulary["determiners"]
     is_tool = before in vocabulary["tool_words"]
     if word == "just":
-        is_adverb = not is_tool and (following in STOP or following in vocabulary["just_verbs"])
-        return is_adverb or following in determiners
+        is_adverb = following in STOP or following in vocabulary["just_verbs"]
+        return following in determiners or (is_adverb and not is_tool)
     if word == "make":
-        return not is_tool and (following in determiners or following in vocabulary["made_words"])
+        # "Make all" names a target, "make all buttons blue" does not.
+        is_target = len(after) < 2 or after[1] in vocabulary["ends"]
+        is_described = following in determiners or following in vocabulary["made_words"]
+        is_verb = following in vocabulary["made_things"] or (is_described and not is_target)
+        return is_verb and not is_tool
     # "A node server" names a program.
     is_noun = before in determiners and before != "that"
     return is_noun and (not following or following in vocabulary["ends"] or following in STOP)
@@ -399,7 +400,7 @@ def _is_done_in(literal: Literal, text: str) -> bool:
     is_plain = len(literal.words) == 1 and literal.words[0].isalpha()
     if is_plain and literal.words[0] in _list_name_parts(text):
         return True
-    if len(literal.words) == 2 and literal.words in _list_pairs(text):
+    if len(literal.words) == 2 and not is_vocabulary(literal.words[0]) and literal.words in _list_pairs(text):
         return True
     pattern = _compile_words(literal.words)
     return any(pattern.search(line) for line in _list_deed_lines(text))
