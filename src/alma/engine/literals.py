@@ -20,8 +20,15 @@ from typing import Any, NamedTuple
 from ..text import STOP, is_common
 from .escape import remove_unseen
 from .reversals import find_reversals, is_left_behind, is_negated, is_surely_negated, spell_out_contrasts
-from .safety import WIDE_EDGE, Statement, is_forbidden, split_statements
-from .typed_statements import TypedSentence, is_dismissed, is_inflected, is_ordinary, read_turn, split_rejection
+from .safety import WIDE_EDGE, Statement, is_forbidden, may_invert, split_statements
+from .typed_statements import (
+    TypedSentence,
+    is_dismissed,
+    is_inflected,
+    is_ordinary,
+    read_turn,
+    split_rejection,
+)
 
 _CODE = re.compile(r"`[^`\n]{1,400}`(?:\s*`[^`\n]{1,400}`)*")
 _TOKEN = re.compile(r"[^\s,;，；。、：！？「」『』（）\"“”„«»`]+")
@@ -42,6 +49,14 @@ _GAP = "ǂ"  # Stands for what differs from case to case: `<name>` in a rule.
 _PLACEHOLDER = re.compile(r"<\s*(?=[^\W\d])[\w .-]{1,30}>|(?<=\s)(?:…|\.\.\.)(?=\s|`|$)")
 _NAME_PART = re.compile(r"[A-Z]?[a-z\u00df-\u024f]+|[A-Z]+(?![a-z])|[^\W\d_A-Za-z]+")
 _REPEATING = re.compile(r"re-?([^\W\d_]{5,})")
+_ORDINAL = re.compile(r"(\d{1,4})(?:st|nd|rd|th)")
+_MEASURE = re.compile(r"(\d[\d.,]*)([a-zµ°][a-zµ°/²³]{0,10})?")
+_FAILURE = re.compile(
+    r"\s*(?:(?:alone|directly|itself|here|there|now|always|just)\s+)*(?:fails?|failed|breaks|crashes|crashed|hangs|misses"
+    r"|(?:does|did|do)(?:n['’]?t|\s+not)\s+work|(?:is|was)\s+(?:wrong|broken|deprecated))\b",
+    re.I,
+)
+_PAIR = re.compile(r"([^\W\d][\w.-]{0,60})[\"']?\s{0,3}[:=]\s{0,3}[\"']?([\w.-]{1,60})")
 _OPERATOR = re.compile(r"[|&<>]{1,3}")
 _PLAIN_WORD = re.compile(r"[^\W\d_]+(?:'[a-z]+)?")
 
@@ -55,10 +70,14 @@ class LiteralSource(StrEnum):
 
 
 class Literal(NamedTuple):
-    """A literal: the words of a command, or one name. `is_forbidden` is whether the text surely forbids it."""
+    """A literal: the words of a command, or one name.
+
+    `is_forbidden` is whether the text surely forbids it, `is_failing` whether it says no more than that it fails.
+    """
 
     words: tuple[str, ...]
     is_forbidden: bool = False
+    is_failing: bool = False
 
 
 class AcceptedDeed(NamedTuple):
@@ -129,6 +148,8 @@ def _fold_word(word: str) -> str:
     if re.match(r"-\w", word):
         return word
     folded = word.casefold().rstrip("/") or word
+    if ordinal := _ORDINAL.fullmatch(folded):
+        return ordinal[1]
     numbers: Mapping[str, str] = _load_vocabulary()["numbers"]
     return numbers.get(folded, folded)
 
@@ -151,7 +172,8 @@ def find_literals(text: str) -> list[Literal]:
     for statement in split_statements(plain):
         for code in _CODE.finditer(statement.text):
             words = [token.word for token in _split_tokens(code[0])]
-            found.append(Literal(_trim_gaps(words), _forbids(statement, code.start(), code.end())))
+            is_failing = _is_failing(statement.text, code.start(), code.end())
+            found.append(Literal(_trim_gaps(words), _forbids(statement, code.start(), code.end()), is_failing))
         bare = _CODE.sub(lambda code: " " * len(code[0]), statement.text)
         for run in _find_runs(list(_split_tokens(bare)), is_latin):
             is_avoided = _forbids(statement, run[0].start, run[-1].end)
@@ -175,11 +197,21 @@ def _forbids(statement: Statement, start: int, end: int) -> bool:
     return is_given_up or is_surely_negated(before) or is_forbidden(statement, start, end)
 
 
+def _is_failing(text: str, start: int, end: int) -> bool:
+    """Return whether a statement says of what stands between two positions that it fails, without a condition."""
+    failure = _FAILURE.match(text, end)
+    if failure is None:
+        return False
+    return not may_invert(text[:start]) and not may_invert(text[failure.end() :])
+
+
 def _find_runs(tokens: list[_PlacedWord], is_latin: bool) -> Iterator[list[_PlacedWord]]:
     """Yield each run of words that makes one literal: a program and its arguments, or a single name."""
     vocabulary = _load_vocabulary()
     run: list[_PlacedWord] = []
-    for token in tokens:
+    for index, token in enumerate(tokens):
+        if not run and _is_plain_use(tokens, index):
+            continue
         is_argument = bool(run) and token.word not in vocabulary["ends"] and _takes_argument(run, token)
         if _is_literal(token, is_latin) or is_argument:
             run.append(token)
@@ -190,6 +222,31 @@ def _find_runs(tokens: list[_PlacedWord], is_latin: bool) -> Iterator[list[_Plac
         run = [token] if token.word in vocabulary["introducers"] else []
     if run:
         yield from _close_run(run, is_latin)
+
+
+def _is_plain_use(tokens: list[_PlacedWord], index: int) -> bool:
+    """Return whether a word that is a program's name, too, is surely used as a plain one: "make sure", "each node"."""
+    vocabulary = _load_vocabulary()
+    word = tokens[index].word
+    if word not in vocabulary["plain_programs"]:
+        return False
+    before = tokens[index - 1].word if index else ""
+    after = [token.word for token in tokens[index + 1 : index + 3]]
+    following = after[0] if after else ""
+    determiners = vocabulary["determiners"]
+    is_tool = before in vocabulary["tool_words"]
+    if word == "just":
+        is_adverb = following in STOP or following in vocabulary["just_verbs"]
+        return following in determiners or (is_adverb and not is_tool)
+    if word == "make":
+        # "Make all" names a target, "make all buttons blue" does not.
+        is_target = len(after) < 2 or after[1] in vocabulary["ends"]
+        is_described = following in determiners or following in vocabulary["made_words"]
+        is_verb = following in vocabulary["made_things"] or (is_described and not is_target)
+        return is_verb and not is_tool
+    # "A node server" names a program.
+    is_noun = before in determiners and before != "that"
+    return is_noun and (not following or following in vocabulary["ends"] or following in STOP)
 
 
 def _takes_argument(run: list[_PlacedWord], token: _PlacedWord) -> bool:
@@ -267,15 +324,43 @@ def find_source(literal: Literal, words: SessionWords) -> LiteralSource:
     sentence that forbids a word, asks about it or reports it does not license its use. What the person typed only in
     such sentences, no deed licenses either.
     """
-    if any(_is_typed_in(literal, turn) for turn in words.typed):
-        return LiteralSource.TYPED
+    bare = _drop_units(literal)
+    for turn in words.typed:
+        if _is_typed_in(literal, turn) or (bare is not None and _is_typed_in(bare, turn)):
+            return LiteralSource.TYPED
     if literal.is_forbidden:
         is_done = any(_is_done_in(literal, text) for text in words.avoided)
         return LiteralSource.DONE if is_done else LiteralSource.UNKNOWN
     mentioned = literal._replace(is_forbidden=True)
-    if words.deeds and any(_is_typed_in(mentioned, turn) for turn in words.typed):
+    may_be_done = bool(words.deeds) or literal.is_failing
+    if may_be_done and any(_is_typed_in(mentioned, turn) for turn in words.typed):
         return LiteralSource.UNKNOWN
+    if literal.is_failing and any(_is_done_in(literal, text) for text in words.avoided):
+        return LiteralSource.DONE
     return LiteralSource.DONE if list_sources(literal, words) else LiteralSource.UNKNOWN
+
+
+def _drop_units(literal: Literal) -> Literal | None:
+    """Return a literal without the units of its numbers, or None if it has none: 0.8 for "0.8 m/s".
+
+    Whether the person typed another unit there is found by `_find_strange_numbers`.
+    """
+    units = _load_vocabulary()["units"]
+    kept: list[str] = []
+    for word in literal.words:
+        number, unit = _split_measure(word)
+        is_after_number = bool(kept) and _MEASURE.fullmatch(kept[-1]) is not None
+        if not (word in units and is_after_number):
+            kept.append(number if unit else word)
+    return None if tuple(kept) == literal.words else literal._replace(words=tuple(kept))
+
+
+def _split_measure(word: str) -> tuple[str, str]:
+    """Return the number and the unit of a word such as "12px"; the word and nothing if it is none."""
+    measure = _MEASURE.fullmatch(word)
+    if measure is None or measure[2] not in _load_vocabulary()["units"]:
+        return word, ""
+    return measure[1], measure[2]
 
 
 def list_sources(literal: Literal, words: SessionWords) -> list[AcceptedDeed]:
@@ -310,13 +395,22 @@ def list_used_deeds(texts: Sequence[str], words: SessionWords) -> list[AcceptedD
 def _is_done_in(literal: Literal, text: str) -> bool:
     """Return whether a line of a deed has the words of a literal, in order and with nothing between them.
 
-    A single plain word may be part of a name: "PDF" of `figures/heat.pdf`.
+    A single plain word may be part of a name: "PDF" of `figures/heat.pdf`. Two words may be a name and its value.
     """
     is_plain = len(literal.words) == 1 and literal.words[0].isalpha()
     if is_plain and literal.words[0] in _list_name_parts(text):
         return True
+    if len(literal.words) == 2 and not is_vocabulary(literal.words[0]) and literal.words in _list_pairs(text):
+        return True
     pattern = _compile_words(literal.words)
     return any(pattern.search(line) for line in _list_deed_lines(text))
+
+
+@lru_cache(maxsize=512)
+def _list_pairs(text: str) -> frozenset[tuple[str, str]]:
+    """Return the settings in a deed as names with their values: `level="info"`, `level: info`."""
+    pairs = _PAIR.findall(_read_signs(text))
+    return frozenset((_fold_word(name), _fold_word(value)) for name, value in pairs)
 
 
 @lru_cache(maxsize=512)
@@ -459,7 +553,7 @@ def _list_plain_words(text: str) -> dict[str, bool]:
 def _list_turn_words(turn: str, is_any: bool) -> Iterator[str]:
     """Yield the words of a turn, or of those sentences only that license a use."""
     for sentence in read_turn(_read_signs(turn)):
-        yield from filter(None, _list_typed_words(sentence, is_any))
+        yield from filter(None, _list_typed_words(sentence, is_any or sentence.is_complaint))
 
 
 def _is_among(word: str, known_words: Iterable[str]) -> bool:
@@ -468,30 +562,50 @@ def _is_among(word: str, known_words: Iterable[str]) -> bool:
 
 def _find_strange_numbers(text: str, words: SessionWords) -> Iterator[str]:
     """Yield the numbers of a text that the person typed beside other words or with other units only."""
-    units = _load_vocabulary()["units"]
+    units: Mapping[str, str] = _load_vocabulary()["units"]
     typed: dict[str, set[str]] = {}
     for turn in (*words.typed, *(deed.text for deed in words.deeds)):
-        for number, beside in _pair_numbers(turn):
-            typed.setdefault(number, set()).update(beside)
-    for number, beside in _pair_numbers(text):
-        own = typed.get(number, set())
+        for number in _list_numbers(turn):
+            typed.setdefault(number.word, set()).update(number.beside)
+    for number in _list_numbers(text):
+        own = typed.get(number.word, set())
         others: set[str] = set()
         for other, names in typed.items():
-            if other != number:
+            if other != number.word:
                 others |= names
-        is_other_unit = bool(beside & units and own & units and not beside & own & units)
-        if is_other_unit or beside & (others - own):
-            yield number
+        # "12px, not 20px": what is forbidden may have the unit of what is wanted.
+        beside = number.beside.difference(units) if number.is_forbidden else number.beside
+        if _has_other_unit(number.beside, own) or beside & (others - own):
+            yield number.word
 
 
-def _pair_numbers(text: str) -> Iterator[tuple[str, set[str]]]:
-    """Yield each number of a text with the words that stand next to it, filler words aside."""
+def _has_other_unit(beside: set[str], own: set[str]) -> bool:
+    """Return whether the words beside a number have a unit, and those that the person typed beside it another one."""
+    units: Mapping[str, str] = _load_vocabulary()["units"]
+    rule_units = {units[word] for word in beside if word in units}
+    own_units = {units[word] for word in own if word in units}
+    return bool(rule_units and own_units) and rule_units.isdisjoint(own_units)
+
+
+class _PlacedNumber(NamedTuple):
+    word: str
+    beside: set[str]  # The words that stand next to it, filler words aside.
+    is_forbidden: bool
+
+
+def _list_numbers(text: str) -> Iterator[_PlacedNumber]:
+    """Yield each number of a text, with its unit as a word beside it."""
     fillers = _load_vocabulary()["fillers"] | STOP
     for statement in split_statements(_read_signs(text)):
-        tokens = [token.word for token in _split_tokens(statement.text) if token.word not in fillers]
-        for index, word in enumerate(tokens):
+        tokens: list[tuple[str, _PlacedWord]] = []
+        for token in _split_tokens(statement.text):
+            if token.word not in fillers:
+                tokens += [(part, token) for part in _split_measure(token.word) if part]
+        listed = [word for word, _ in tokens]
+        for index, (word, token) in enumerate(tokens):
             if word[0].isdigit():
-                yield word, {*tokens[max(0, index - 1) : index], *tokens[index + 1 : index + 2]}
+                beside = {*listed[max(0, index - 1) : index], *listed[index + 1 : index + 2]}
+                yield _PlacedNumber(word, beside, _forbids(statement, token.start, token.end))
 
 
 def _is_avoided(statement: Statement, token: _PlacedWord) -> bool:

@@ -25,6 +25,13 @@ _SENTENCE = re.compile(r"(?:[^.;!?\n]|[.!?](?=\S))+")
 _NEGATIVE_VERB = re.compile(r"\w+n['’]t|(?:do|does|did|is|are|ca|wo|would|should|must|could|was|were)nt")
 _ARROW = re.compile(r"(?<!\S)(\S{1,100})\s+(?:->|=>|→)\s+(?=\S)")
 _ANYTHING_BUT = re.compile(r"\b(?:anything|everything|all)\s+but\s+", re.I)
+# "No mocks only the real database": what follows is wanted.
+_NO_BUT_ONLY = re.compile(
+    r"\b(no\s+(?!(?:reason|need|one|way|point|harm|problem|idea|wonder|matter|longer|more|use)\b)"
+    r"(?:(?!(?:not|never|no|to|you|we|i|if|when|it|that)\b)[\w-]{1,40}\s+){1,6}?)"
+    r"(?=(?:just|only)\s+(?:the|a|an|our|my|this|these|those|some)\b)",
+    re.I,
+)
 # "No use pnpm": the person objects, and then says what to do.
 _OBJECTION = re.compile(
     r"^\W*(?:no|nope|nah)\s+(?=(?:use|run|put|keep|make|do|write|call|the|it|that|this|we|i)\b)", re.I
@@ -57,6 +64,8 @@ _LEFT_BEHIND = re.compile(
 _LATIN = re.compile("[-A-Za-z0-9\u00c0-\u024f]")
 _THEN = re.compile(r"[,;]?\s+(?:and\s+)?(?:then|dann|puis|luego)\s+", re.I)
 _NOT = re.compile(r"\b(?:not|nicht)\b", re.I)
+_CONDITION_WORDS = frozenset(("when", "whenever", "if", "wenn", "falls", "quand", "si", "cuando", "se", "quando"))
+_PLAIN_FORMS = frozenset(("plain", "bare"))
 _NAME_WEIGHT = 2
 _NEAR = 3  # So many words on each side of a relation belong to it.
 _MOST_WORDS = 2_000
@@ -75,6 +84,7 @@ class _ReadStatement(NamedTuple):
     is_negated: bool
     is_request: bool
     is_licensing: bool
+    is_condition: bool = False  # "When a test fails" asks for nothing.
 
 
 class _Relation(NamedTuple):
@@ -88,11 +98,14 @@ class _Relation(NamedTuple):
 def find_reversals(text: str, typed: Iterable[TypedSentence]) -> list[str]:
     """Return the words of a text that stand in it the other way round than in all that the person typed."""
     sentences = list(typed)
-    known = [read for sentence in sentences for read in _read_statements(sentence.text, sentence.is_licensing)]
+    known: list[_ReadStatement] = []
+    for sentence in sentences:
+        known += _read_typed(sentence)
     turned: list[str] = []
     statements = list(_read_statements(text))
     for statement in statements:
-        turned += _find_turned_words(statement, known)
+        excused = _list_excused(statement, statements)
+        turned += [word for word in _find_turned_words(statement, known) if list_bases(word).isdisjoint(excused)]
     turned += _find_exchanged_words(statements, known)
     turned += _find_banned_words(statements, known)
     turned += _find_substitutes(text, [sentence.text for sentence in sentences])
@@ -157,7 +170,12 @@ def is_surely_negated(text: str) -> bool:
 
 
 def spell_out_contrasts(text: str) -> str:
-    """Return a text with "npm -> pnpm" as "replace npm with pnpm", and "anything but npm" as "not npm"."""
+    """Return a text with contrasts in words that are read.
+
+    "npm -> pnpm" becomes "replace npm with pnpm", "anything but npm" "not npm", and "no mocks only the real one"
+    two statements.
+    """
+    text = _NO_BUT_ONLY.sub(lambda match: f"{match[1].rstrip()}, ", text)
     return _ANYTHING_BUT.sub("not ", _ARROW.sub(r"replace \1 with ", text))
 
 
@@ -179,6 +197,15 @@ def _join_bases(words: Iterable[str]) -> frozenset[str]:
     return frozenset().union(*map(list_bases, words))
 
 
+def _read_typed(sentence: TypedSentence) -> Iterator[_ReadStatement]:
+    """Yield the statements of a typed sentence. A complaint about an omission asks for what is missing."""
+    for statement in _read_statements(sentence.text, sentence.is_licensing):
+        if sentence.is_complaint:
+            yield statement._replace(is_negated=False, is_licensing=True)
+        else:
+            yield statement
+
+
 def _read_statements(text: str, is_licensing: bool = True) -> Iterator[_ReadStatement]:
     requests = _load_vocabulary()["requests"]
     for statement in split_statements(text):
@@ -197,7 +224,8 @@ def _read_statements(text: str, is_licensing: bool = True) -> Iterator[_ReadStat
             telling = tuple(dict.fromkeys(_list_telling(words)))
             if telling:
                 is_request = not requests.isdisjoint(words)
-                yield _ReadStatement(telling, _join_bases(telling), is_no, is_request, is_licensing)
+                is_condition = words[0] in _CONDITION_WORDS and bool(statement.after.strip())
+                yield _ReadStatement(telling, _join_bases(telling), is_no, is_request, is_licensing, is_condition)
 
 
 def _split_contrast(text: str) -> list[str]:
@@ -251,15 +279,38 @@ def _find_exchanged_words(statements: Sequence[_ReadStatement], known: Sequence[
     banned = frozenset().union(*(other.bases for other in known if other.is_negated))
     only_wanted, only_banned = wanted - banned, banned - wanted
     asked_for = _list_among((read for read in statements if not read.is_negated), only_banned)
-    ruled_out = _list_among((read for read in statements if read.is_negated), only_wanted)
+    ruled_out = _list_among((read for read in statements if _rules_out(read, statements)), only_wanted)
     return [*asked_for, *ruled_out] if asked_for and ruled_out else []
+
+
+def _rules_out(statement: _ReadStatement, statements: Sequence[_ReadStatement]) -> bool:
+    """Return whether a statement bans what it names, and not only its plain form: "make -j4, not plain make"."""
+    if not statement.is_negated or _PLAIN_FORMS.isdisjoint(statement.words):
+        return statement.is_negated
+    wanted = frozenset().union(*(other.bases for other in statements if not other.is_negated))
+    named = [word for word in statement.words if word not in _PLAIN_FORMS]
+    return not all(word in wanted for word in named)
 
 
 def _find_banned_words(statements: Sequence[_ReadStatement], known: Sequence[_ReadStatement]) -> list[str]:
     """Return what a rule wants although the person only said no to it, and to nothing else: "…, not main"."""
     wanted = frozenset().union(*(other.bases for other in known if not other.is_negated and other.is_licensing))
     banned = frozenset().union(*(other.bases for other in known if other.is_negated and len(other.words) == 1))
-    return _list_among((read for read in statements if not read.is_negated), banned - wanted)
+    named: list[str] = []
+    for statement in statements:
+        if not statement.is_negated:
+            named += _list_among([statement], banned - wanted - _list_excused(statement, statements))
+    return named
+
+
+def _list_excused(statement: _ReadStatement, statements: Sequence[_ReadStatement]) -> frozenset[str]:
+    """Return what a condition may name although the person banned it: what the rule bans as well.
+
+    "When a test fails, fix the code and do not change the test."
+    """
+    if not statement.is_condition:
+        return frozenset()
+    return frozenset().union(*(other.bases for other in statements if other.is_negated))
 
 
 def _list_among(statements: Iterable[_ReadStatement], bases: frozenset[str]) -> list[str]:

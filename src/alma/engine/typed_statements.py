@@ -71,6 +71,21 @@ _GENERAL = re.compile(
 )
 _LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s|\s{4,}\S")
 _CLAUSE = re.compile(r"[,;–—]|\s-\s|\b(?:so|but|please)\b", re.I)
+_OMISSION = re.compile(
+    r"\byou\s+(?:(?:again|still|just|also)\s+)?(?:(?:did|have)(?:n['’]?t|\s+not)|forgot\s+to|never(?=\s+\w+ed\b))"
+    r"\s+(?:(?:even|again|actually)\s+)?\w",
+    re.I,
+)
+# "Good that you didn't": what was left out should stay so. No complaint asks for what cannot be undone.
+_NO_COMPLAINT = re.compile(
+    r"\b(?:good|nice|great|perfect|glad|happy|luck\w*|fortunate\w*|thank\w*|thx|cheers|phew|relie\w*|correct\w*|right"
+    r"|exactly|fine|cool|well\s+done|at\s+least|as\s+(?:i|we)|like\s+(?:i|we)|better|best|love\w*|hope\w*|sure"
+    r"|delet\w*|remov\w*|drop\w*|overwr\w*|eras\w*|reset\w*|wip\w+|disabl\w*|skip\w*|forc\w+|instal\w*|publish\w*"
+    r"|push\w*|deploy\w*|merg\w*|destroy\w*|break\w*|broke|touch\w*|los[et]\w*|kill\w*|upload\w*|shar\w+|purg\w*"
+    r"|sen[dt]\w*|e?mail\w*|pa(?:y|id)\w*|charg\w*|truncat\w*|clear\w*|releas\w*|spen[dt]\w*|buy\w*|bought|order\w*"
+    r"|forbid\w*|forbad\w*|allow\w*|permit\w*|prohibit\w*|illegal|polic(?:y|ies)|privacy|secrets?|passwords?)\b",
+    re.I,
+)
 _UNINFLECTED = frozenset(("https",))
 """Words that only look like an inflection of another one."""
 _ENDINGS = ("s", "es", "ed", "d", "ing", "ly", "n", "en", "r")
@@ -79,11 +94,13 @@ _ENDINGS = ("s", "es", "ed", "d", "ing", "ly", "n", "en", "r")
 class TypedSentence(NamedTuple):
     """A sentence that a person typed.
 
-    It licenses no use if it asks about a deed, is ironic or reports others' words.
+    It licenses no use if it asks about a deed, is ironic or reports others' words. A complaint that the agent left
+    something out ("you didn't read the old ones") asks for it, in ordinary words only.
     """
 
     text: str
     is_licensing: bool
+    is_complaint: bool = False
 
 
 def remove_quotations(text: str) -> str:
@@ -128,9 +145,22 @@ def read_turn(turn: str) -> tuple[TypedSentence, ...]:
     """Return the sentences of a turn, without longer quotations."""
     own = _QUOTED.sub(" ", _DIFF.sub("", turn))
     sentences: list[TypedSentence] = []
+    may_complain = not _NO_COMPLAINT.search(own) and not is_ironic(own)
     for match in _SENTENCE.finditer(own):
-        sentences += _read_sentence(match[0])
+        for sentence in _read_sentence(match[0]):
+            sentences += _split_complaint(sentence) if may_complain else [sentence]
     return tuple(sentences)
+
+
+def _split_complaint(sentence: TypedSentence) -> list[TypedSentence]:
+    """Return a sentence as its first clause and the rest if that clause complains about an omission."""
+    clause, sign, rest = sentence.text.partition(",")
+    # "You didn't change it, did you?" hopes so.
+    is_asking = _ASKING_END.search(sentence.text) is not None
+    if is_asking or _REPORT.search(clause) or not _OMISSION.search(clause):
+        return [sentence]
+    first = TypedSentence(clause, sentence.is_licensing, is_complaint=True)
+    return [first, sentence._replace(text=rest)] if sign else [first]
 
 
 def _read_sentence(text: str) -> list[TypedSentence]:
