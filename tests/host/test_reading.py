@@ -78,7 +78,9 @@ def test_the_end_of_a_session_is_enough(person: Any, shop: Path) -> None:
     person.wake_workers()
     found = [{"n": 0, "scope": "project", "note": "Indent with tabs", "quote": "style here is tabs"}]
     person.says(UNKNOWN, shop, {"text": "I will use tabs."}, {"when": QUESTION, "text": json.dumps({"notes": found})})
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while list_active(person, shop) != ["Indent with tabs"]:
-        assert time.monotonic() < deadline, person.complaints()
+        # What the worker did, what waits for a reader, and whether the model was asked.
+        asked = [QUESTION in str(request) for request in person.model.requests]
+        assert time.monotonic() < deadline, (asked, person.complaints(), person.smart("status", cwd=shop).stdout)
         time.sleep(0.2)
