@@ -26,6 +26,7 @@ from alma.errors import (
     ReadOnlyError,
     StorageError,
     StorageFullError,
+    UnavailableError,
     ValidationError,
 )
 from alma.stores.postgres import PostgresStore, schema
@@ -431,6 +432,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_when_the_server_is_killed(short
     store = PostgresStore(server.dsn, timeout=60.0)
     store.put([make_record("shared")])
     acknowledged, errors, counts, is_over = [], [], [0] * 4, threading.Event()
+    doubts = []
 
     def write(worker):
         i = 0
@@ -439,15 +441,24 @@ def test_nothing_acknowledged_is_lost_or_doubled_when_the_server_is_killed(short
                 ids = [f"{worker}-{i}-{j}" for j in range(3)]
                 store.put([make_record(id, text="word", vectors=(EAST,)) for id in ids])
                 acknowledged.extend(ids)
-                (record,) = store.get(["shared"])
-                after = replace(record, evidence=record.evidence.with_result(1.0, now()), version=record.version + 1)
-                store.put([replace(after, body={"by": f"{worker} {i}"})])
-                counts[worker] += 1
-            except ConflictError:
-                pass
+                count_shared(worker, i)
             except Exception as error:  # noqa: BLE001 - any error is a failure of the test
                 errors.append(error)
             i += 1
+
+    def count_shared(worker, i):
+        (record,) = store.get(["shared"])
+        after = replace(record, evidence=record.evidence.with_result(1.0, now()), version=record.version + 1)
+        try:
+            store.put([replace(after, body={"by": f"{worker} {i}"})])
+            counts[worker] += 1
+        except ConflictError:
+            pass
+        except UnavailableError as error:
+            # After the crash another worker was faster: nothing is left by which the store could know this write again.
+            if "it is unknown whether the write was stored" not in str(error):
+                raise
+            doubts.append(error)
 
     threads = [threading.Thread(target=write, args=(worker,)) for worker in range(4)]
     for thread in threads:
@@ -464,7 +475,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_when_the_server_is_killed(short
     present = set(list_ids(store))
     assert set(acknowledged) <= present
     assert len(present) == len(acknowledged) + 1, "what was not acknowledged was written all the same"
-    assert store.get(["shared"])[0].evidence.successes == sum(counts)
+    assert 0 <= store.get(["shared"])[0].evidence.successes - sum(counts) <= len(doubts)
     assert store.check() == []
     store.close()
     server.stop()
