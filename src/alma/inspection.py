@@ -439,8 +439,8 @@ def overview(alma: ALMA) -> Overview:
     display, heard = find_newest("retrieval"), find_newest("turn", agents={AGENT})
     # A document or a chat that was imported just now was not captured.
     turns = engine.store.scan(engine.where("turn"), _LATEST_TURNS)
-    reported = next((one for one in turns if not _is_ingested(one)), None)
-    turn = max(filter(None, (heard, reported)), key=lambda one: one.created_at, default=None)
+    reported = next((record for record in turns if not _is_ingested(record)), None)
+    turn = max(filter(None, (heard, reported)), key=lambda record: record.created_at, default=None)
     # Only what a hook wrote down was said just before it was stored.
     lag = heard.updated_at - heard.created_at if heard and find_mark(engine, heard.session).file else None
     answer = {

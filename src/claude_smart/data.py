@@ -760,13 +760,13 @@ def import_(args: Namespace, context: CommandContext) -> Answer:
     made = [one.record for one in lessons if one.record is not None and one.verb == "made"]
     new, forgotten = len(made), [one.rule for one, key in pairs if key in removed]
     context.print_lines(f"Imported {count_noun(new, 'new rule')} of {len(teachings)}.")
-    waiting = [one for one in made if one.status is Status.CANDIDATE]
+    waiting = [rule for rule in made if rule.status is Status.CANDIDATE]
     if waiting:
         context.print_lines(f"{len(waiting)} of them must be reviewed first: claude-smart review")
-    wide = [one for one in made if one.project == EVERYWHERE]
+    wide = [rule for rule in made if rule.project == EVERYWHERE]
     if wide:
         context.print_lines("For all your projects, not only this one; to remove one: claude-smart forget")
-        context.print_lines(*(f"- {one.body['rule']}" for one in wide))
+        context.print_lines(*(f"- {rule.body['rule']}" for rule in wide))
     for rule in forgotten:
         context.print_lines(f"- Left out, because you forgot it here: {rule} (store it again with `claude-smart tag`)")
     for folder, many in earlier.elsewhere.items() if earlier else ():

@@ -142,7 +142,8 @@ def _read_buffer(path: str, folders: Collection[str], is_all: bool) -> EarlierRu
         data = {"prompt": remove_private(row["content"])}
         events.append(Event(id, "UserPromptSubmit", moment, session, data=data, attendance=Attendance.PERSON))
     teachings = find_teachings(build_session(events), -1)
-    return EarlierRules([one._replace(sure=False) for one in teachings if one.reach in LASTING], elsewhere)
+    lasting = [teaching._replace(sure=False) for teaching in teachings if teaching.reach in LASTING]
+    return EarlierRules(lasting, elsewhere)
 
 
 def _read_database(path: str, folders: Collection[str], is_all: bool) -> EarlierRules:

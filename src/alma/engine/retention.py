@@ -255,16 +255,19 @@ def read_lookalikes(run: UpkeepRun) -> list[str]:
 
     A marker holds how far this went, so that each memory is looked at once, and a killed run goes on.
     """
-    engine, ids = run.engine, list[str]()
+    engine = run.engine
+    read_ids: list[str] = []
     if engine.calibration is None or not engine.settings.pair_reading_ms:
-        return ids
-    due = _list_unread(engine)[:_MAX_READ]
-    due = [one for one in due if one.id not in run.archived]
+        return read_ids
+    unread = _list_unread(engine)[:_MAX_READ]
+    due = [record for record in unread if record.id not in run.archived]
     for batch in run.split(due, _READ_AT_ONCE):
-        read = [pair for one in batch for pair in read_older_pairs(engine, one)]
-        write(engine, partial(_note_read, read=read, last=batch[-1]))
-        ids += [one.id for one in batch]
-    return [one.id for one in due] if run.dry_run else ids
+        pairs: list[ReadPair] = []
+        for record in batch:
+            pairs += read_older_pairs(engine, record)
+        write(engine, partial(_note_read, pairs=pairs, last=batch[-1]))
+        read_ids += [record.id for record in batch]
+    return [record.id for record in due] if run.dry_run else read_ids
 
 
 def _list_unread(engine: Engine) -> list[Record]:
@@ -275,11 +278,12 @@ def _list_unread(engine: Engine) -> list[Record]:
     records = list(engine.store.scan(where))[::-1]
     if marker is None or last is None:
         return records
-    return [one for one in records if (one.created_at, one.id) > (last, marker.body["last"])]
+    newest_read = (last, marker.body["last"])
+    return [record for record in records if (record.created_at, record.id) > newest_read]
 
 
-def _note_read(tx: Transaction, read: Sequence[ReadPair], last: Record) -> None:
-    store_pairs(tx, read)
+def _note_read(tx: Transaction, pairs: Sequence[ReadPair], last: Record) -> None:
+    store_pairs(tx, pairs)
     tx.set_marker(_name_reading_marker(tx.engine), {"value": to_iso(last.created_at), "last": last.id})
 
 

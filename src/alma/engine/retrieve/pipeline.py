@@ -431,8 +431,8 @@ def _plan_searches(context: RetrievalContext, standing: Sequence[Record]) -> lis
         limit = _TYPED_POOL if task_type and kind in _TYPED else limit
         where = replace(context.where(kind), kinds=None)
         wheres = (where, replace(where, users=owners)) if owners and kind in SHARED_KINDS else (where,)
-        for one in wheres:
-            _add_search(searches, one, kind, limit)
+        for search_where in wheres:
+            _add_search(searches, search_where, kind, limit)
     return searches
 
 
