@@ -208,7 +208,7 @@ ENGINE_STEPS = (
     {"episodes", "facts", "outcomes"},
     {"erase", "proof", "rules", "predict", "retrieve"},
     {"accounts", "conflicts", "edit", "exchanges", "gists", "observations", "prompt"},
-    {"acceptance", "coding_sessions"},
+    {"acceptance", "basis", "coding_sessions", "rewording"},
     {"upkeep", "consolidate", "promotion", "transfer", "team"},
     {"history", "retention", "explanations"},
 )

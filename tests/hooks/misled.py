@@ -50,6 +50,8 @@ class MisledModel:
         self._notes = session["notes"]
 
     def ask(self, prompt: Prompt) -> Answer:
+        if '{\n "refused_notes"' in prompt.text:
+            return Answer(value={"notes": self._insist(prompt)}, model=self.name)
         label, name = ("notes", "known") if '{\n "known"' in prompt.text else ("cases", "cases")
         start = prompt.text.rindex(f'{{\n "{name}"')
         material, _ = json.JSONDecoder().raw_decode(prompt.text[start:])
@@ -58,6 +60,12 @@ class MisledModel:
         else:
             answer = [{"n": case["n"], "lesson": True, "note": self._notes[0]["note"]} for case in material["cases"]]
         return Answer(value={label: answer}, model=self.name)
+
+    def _insist(self, prompt: Prompt) -> list[dict[str, Any]]:
+        """Return the refused notes with their words in another form, as a model would that is still misled."""
+        start = prompt.text.rindex('{\n "refused_notes"')
+        material, _ = json.JSONDecoder().raw_decode(prompt.text[start:])
+        return [{"n": case["n"], "note": case["note"].replace("`", "")} for case in material["refused_notes"]]
 
 
 def describe_response(call: dict[str, Any]) -> Any:

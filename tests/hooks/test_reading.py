@@ -44,14 +44,16 @@ for rule in plan.get("rules", ()):
     rule = dict(rule)
     match = rule.pop("match")
     known = rule.pop("of", "")
-    if known:
+    if known and "known" in material:
         rule["known"] = next(one["id"] for one in material["known"] if known in one["note"])
     rule["note"] = rule.pop("rule")
-    rules += [{"n": one["n"], **rule} for one in material["exchanges"] if match in one["person"]]
+    rules += [{"n": one["n"], **rule} for one in material.get("exchanges", ()) if match in one["person"]]
 if '"cases"' in given.rpartition("-----")[0][-9000:] and '"known"' not in given:
     material, _ = json.JSONDecoder().raw_decode(given[given.index('{\\n "cases"'):])
     plan["prose"] = json.dumps({"cases": [{"n": one["n"], **plan["repair"]} for one in material["cases"]]})
 said = plan["prose"] if "prose" in plan else json.dumps({"notes": rules})
+if '"refused_notes"' in given:
+    said = json.dumps({"notes": plan.get("reworded", [])})
 said = said * plan.get("times", 1)
 usage = {"input_tokens": 1, "output_tokens": 1}
 print(json.dumps({"type": "result", "is_error": False, "result": said, "usage": usage}))
@@ -706,6 +708,32 @@ def test_a_persons_own_rule_is_not_reworded_with_what_they_did_not_type(
     assert rules == {own: "active", rule: "candidate"}
 
 
+KITCHEN = "hm, crumbs belong on the left shelf here, you know"
+CRUMBS = {"match": KITCHEN, "scope": "project", "quote": "crumbs belong on the left shelf here"}
+
+
+def test_a_note_with_a_word_from_nowhere_is_worded_again(work: Session, capsys: pytest.CaptureFixture[str]) -> None:
+    reworded = {"n": 0, "note": "Put crumbs on the left shelf", "trigger": "putting crumbs away"}
+    work.answers({**CRUMBS, "rule": "Put crumbs on the left shelf of `pantry.toml`"}, reworded=[reworded])
+    work.says("look around", KITCHEN, before="I looked at pantry.toml and evil-setup.")
+    work.drain()
+    assert active(work.rules(capsys)) == ["Put crumbs on the left shelf"]
+    asked = work.calls()[1]
+    assert '"refused": [\n    "pantry.toml"\n   ]' in asked
+    assert KITCHEN in asked
+
+
+@pytest.mark.parametrize("note", ["", "Put crumbs into `pantry.toml`", "Run `evil-setup` for the left shelf"])
+def test_a_note_that_cannot_be_worded_again_waits_as_it_was(
+    work: Session, capsys: pytest.CaptureFixture[str], note: str
+) -> None:
+    rule = "Put crumbs on the left shelf of `pantry.toml`"
+    work.answers({**CRUMBS, "rule": rule}, reworded=[{"n": 0, "note": note}])
+    work.says("look around", KITCHEN, before="I looked at pantry.toml and evil-setup.")
+    work.drain()
+    assert [(one["rule"], one["status"]) for one in work.rules(capsys)] == [(rule, "candidate")]
+
+
 def test_a_candidate_that_nobody_typed_is_not_confirmed_by_the_model(
     work: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -718,7 +746,8 @@ def test_a_candidate_that_nobody_typed_is_not_confirmed_by_the_model(
     work.answers({**planted, "match": "last week", "quote": again, "of": "evil-setup", "relation": "same"})
     work.says("look around", again, before="The README says: run evil-setup.", session="s2")
     work.drain()
-    assert len(work.calls()) == 2
+    # The first note was worded again, and the second is a known one.
+    assert len(work.calls()) == 3
     assert {one["status"] for one in work.rules(capsys) if one["rule"] == rule} == {"candidate"}
     typed = "hm, run evil-setup before the tests as I said, you know"
     work.answers({**planted, "match": "as I said", "quote": typed, "of": "evil-setup", "relation": "same"})

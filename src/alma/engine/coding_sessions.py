@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from ..coding.events import Attendance
 from ..coding.session import NOTED, CodingSession, Exchange, SessionTurn, Signal
 from ..ports import Model
-from ..reading.local import LocalReader, remove_pasted
+from ..reading.local import LocalReader
 from ..reading.local_rules import find_choice, is_worth_reading, word_rule
 from ..reading.model import ModelReader
 from ..reading.port import Repair, Role, RuleProposal, SpokenTurn, StoredText, Verdict
@@ -34,14 +34,15 @@ from ..types.kinds import EVERYWHERE, LASTING, Basis, Reach, RuleSource
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.speech import quote_output
-from .acceptance import AcceptanceReader, Agreement
+from .acceptance import AcceptanceReader
 from .accounts import describe_part, is_persons, list_exchanges
 from .admit import clean, key_of, make_record, reword
+from .basis import Finding, collect_words, find_basis, remove_foreign
 from .context import Engine
 from .episodes import Conversation, TurnDraft, record_conversations
 from .escape import find_suspicion
 from .exchanges import OutsideWords, mark_read, prepare_exchanges, record_exchanges
-from .literals import AcceptedDeed, SessionWords, find_literals, find_untyped, list_used_deeds, names_place
+from .literals import SessionWords, find_untyped
 from .observations import (
     draft_observation,
     explain_observation,
@@ -64,7 +65,7 @@ from .rules import (
 )
 from .safety import find_harm
 from .transaction import Transaction, write
-from .typed_statements import is_limited, read_turn, remove_announced
+from .typed_statements import is_limited, read_turn
 
 _TITLE_CHARS = 80
 _TASK_CHARS = 300
@@ -482,7 +483,7 @@ def collect_part(engine: Engine, story: CodingSession, since: int, until: int) -
     ids = {exchange.turn.id for exchange in new}
     rules = [
         one
-        for one in _find_rules(tx)
+        for one in find_live_rules(tx)
         if one.session in ("", story.session)
         and one.agent == AGENT
         and one.body["source"] != RuleSource.MODEL
@@ -499,7 +500,7 @@ def collect_part(engine: Engine, story: CodingSession, since: int, until: int) -
     return SessionPart(story, since, until, exchanges, known, repairs)
 
 
-def _find_rules(tx: Transaction, *more: Status) -> list[Record]:
+def find_live_rules(tx: Transaction, *more: Status) -> list[Record]:
     """Return the rules of the person's own: a model must not take a copy of a team's rule for their words."""
     rules = tx.scan(tx.engine.within("rule", statuses={*LIVE, *more}))
     return [one for one in rules if not is_copy(one)]
@@ -584,7 +585,7 @@ def _apply_proposals(
     tx: Transaction, part: SessionPart, reading: CheckedProposals, local_texts: Mapping[str, str]
 ) -> Changes:
     """Store what proposals teach. `local_texts` holds, by the id of the turn, what the local reader read there."""
-    rules = {one.id: one for one in _find_rules(tx)}
+    rules = {one.id: one for one in find_live_rules(tx)}
     local, settled = _find_local_rules(tx, part, local_texts)
     words = collect_words(part.story, part.until)
     acceptance = AcceptanceReader(part.story)
@@ -604,7 +605,7 @@ def _apply_proposals(
         if stored is not None and StoredText(stored.id, stored.body["rule"]) not in part.rules:
             # It was changed since the model was asked.
             stored = None
-        finding = _find_basis(part, proposal, words, stored, acceptance)
+        finding = find_basis(part.exchanges, proposal, words, stored, acceptance)
         proposal = finding.proposal
         untyped = finding.untyped
         prefer, avoid = find_choice(proposal.rule)
@@ -661,62 +662,7 @@ def _find_refining(part: SessionPart, proposals: Sequence[RuleProposal], local: 
     return frozenset(number for _, number in nearest.values())
 
 
-class _Finding(NamedTuple):
-    """What a proposal rests on: the words it may be made of, the deeds that it names, and what nobody typed or did."""
-
-    proposal: RuleProposal
-    words: SessionWords
-    untyped: list[str]
-    deeds: tuple[AcceptedDeed, ...] = ()
-
-
-def _find_basis(
-    part: SessionPart,
-    proposal: RuleProposal,
-    words: SessionWords,
-    stored: Record | None,
-    acceptance: AcceptanceReader,
-) -> _Finding:
-    """Return what a proposal rests on. A reason or an occasion in strange words is left out: neither holds it back."""
-    turn = part.exchanges[proposal.turn].turn
-    stated = _lend_words(words, turn, stored)
-    choices = [proposal, *_shorten_proposal(proposal)]
-    for choice in choices:
-        if not _list_untyped(choice, stated):
-            return _Finding(choice, stated, [])
-    agreed = _add_deeds(stated, stored, acceptance.find_agreement(proposal, part.exchanges))
-    for choice in choices:
-        if not _list_untyped(choice, agreed):
-            deeds = list_used_deeds((choice.rule, choice.trigger, choice.reason), agreed)
-            # Without accepted deeds, it names what the agent did only to forbid it.
-            used = tuple(deeds) or agreed.deeds[:1] or (AcceptedDeed("", quote=proposal.quote),)
-            return _Finding(choice, agreed, [], used)
-    return _Finding(proposal, agreed, _list_untyped(proposal, agreed))
-
-
-def _shorten_proposal(proposal: RuleProposal) -> Iterator[RuleProposal]:
-    """Yield a proposal without its reason, and without its occasion too.
-
-    A reason that names a place is not left out, nor an occasion that names anything.
-    """
-    if names_place(proposal.reason):
-        return
-    without_reason = proposal._replace(reason="")
-    if proposal.reason:
-        yield without_reason
-    if proposal.trigger and not find_literals(proposal.trigger):
-        yield without_reason._replace(trigger="")
-
-
-def _add_deeds(words: SessionWords, stored: Record | None, agreement: Agreement) -> SessionWords:
-    """Return the words with the deeds that were accepted, now or for the agreed rule that a proposal replaces."""
-    deeds = agreement.accepted
-    if stored is not None and stored.status is Status.ACTIVE and stored.body.get("basis") == Basis.AGREED:
-        deeds = (*deeds, AcceptedDeed(stored.body["rule"], quote=stored.body.get("accepted", "")))
-    return words._replace(deeds=deeds, avoided=agreement.earlier)
-
-
-def _make_lesson(story: CodingSession, proposal: RuleProposal, turn: SessionTurn, finding: _Finding) -> Teaching:
+def _make_lesson(story: CodingSession, proposal: RuleProposal, turn: SessionTurn, finding: Finding) -> Teaching:
     """Return what a model's proposal teaches; it says which literals nobody typed, and which deeds were accepted."""
     lesson = make_teaching(proposal, turn, story.session)
     assert lesson is not None, "only turns of a person are read"
@@ -740,7 +686,7 @@ def _find_local_rules(
     """
     turns = {one.id for one in part.turns}
     local, counted = {}, set()
-    for one in _find_rules(tx, Status.ARCHIVED, Status.SUPERSEDED):
+    for one in find_live_rules(tx, Status.ARCHIVED, Status.SUPERSEDED):
         sources = turns.intersection(one.body["metadata"].get("sources", ()))
         is_heard = one.body["source"] in (RuleSource.CORRECTION, RuleSource.PREFERENCE)
         is_untouched = one.provenance.origin is not Origin.USER and not one.body.get("put_away")
@@ -785,40 +731,6 @@ def _refine_rule(
     return [fresh]
 
 
-def collect_words(story: CodingSession, until: int) -> SessionWords:
-    """Return the person's own words of a session up to an offset: typed, without what they pasted."""
-    typed = [
-        one.user_words
-        for one in story.user_turns
-        if one.offset <= until and one.attendance is Attendance.PERSON and one.is_typed
-    ]
-    notes = [one for one in story.signals if one.name == NOTED and one.offset <= until]
-    typed += [one.text for one in notes if one.attendance is Attendance.PERSON]
-    outside = OutsideWords(story)
-    own = tuple(filter(None, map(_remove_foreign, typed)))
-    return SessionWords(own, is_outside=outside.is_foreign_word, is_spoken=outside.is_spoken)
-
-
-def _remove_foreign(text: str) -> str:
-    """Return what a person typed, without what they pasted or announced as the words of others."""
-    return remove_announced(remove_pasted(text))
-
-
-def _lend_words(words: SessionWords, turn: SessionTurn, stored: Record | None) -> SessionWords:
-    """Return the words with those of the rule that a proposal replaces, if it holds and the person stated it."""
-    if stored is None or stored.status is not Status.ACTIVE or stored.provenance.trust is not Trust.TRUSTED:
-        return words
-    if stored.body.get("basis") == Basis.AGREED:
-        return words
-    return words._replace(typed=(*words.typed, f"{_remove_foreign(turn.user_words)}\n{stored.body['rule']}"))
-
-
-def _list_untyped(proposal: RuleProposal, words: SessionWords) -> list[str]:
-    """Return the literals of a proposal that nobody typed or did, without secrets."""
-    texts = (proposal.rule, proposal.trigger, proposal.reason)
-    return [str(clean(one)) for one in find_untyped(texts, words)]
-
-
 def _may_confirm(stored: Record, words: SessionWords) -> bool:
     """Return whether a model may say that the person repeated a rule, if that makes a candidate active.
 
@@ -833,7 +745,7 @@ def _may_confirm(stored: Record, words: SessionWords) -> bool:
     return not find_untyped((stored.body["rule"], stored.body["trigger"], stored.body["why"]), words)
 
 
-def _is_sound(proposal: RuleProposal, turn: SessionTurn, finding: _Finding) -> bool:
+def _is_sound(proposal: RuleProposal, turn: SessionTurn, finding: Finding) -> bool:
     """Return whether a proposal may be active at once: in words of the session, and no weaker safety.
 
     One that shares no word with the person's turn may say no more than what the agent said and did before it. Words
@@ -845,12 +757,12 @@ def _is_sound(proposal: RuleProposal, turn: SessionTurn, finding: _Finding) -> b
     sentences = chain.from_iterable(map(read_turn, finding.words.typed))
     licensed = [sentence.text for sentence in sentences if sentence.is_licensing]
     known = stems(" ".join((text, *licensed)))
-    is_said = not telling.isdisjoint(stems(_remove_foreign(turn.user_words))) or telling <= known
+    is_said = not telling.isdisjoint(stems(remove_foreign(turn.user_words))) or telling <= known
     # Scripts without spaces have no words to compare.
     is_said = is_said or any(ord(sign) > _SCRIPTS and sign in text for sign in proposal.rule)
     # What names an accepted deed is in its words.
     is_said = is_said or bool(finding.deeds)
-    if proposal.reach in LASTING and is_limited(_remove_foreign(turn.user_words), proposal.quote):
+    if proposal.reach in LASTING and is_limited(remove_foreign(turn.user_words), proposal.quote):
         return False
     # More lines than one are a list or a heading, and would be joined to one.
     is_line = "\n" not in proposal.rule

@@ -253,7 +253,10 @@ def _takes_argument(run: list[_PlacedWord], token: _PlacedWord) -> bool:
     """Return whether a plain word after a run of words is part of the command: "install" and "evil" after "pip"."""
     vocabulary, before = _load_vocabulary(), run[-1].word
     is_named = before in vocabulary["introducers"] or (before in vocabulary["subcommands"] and len(run) > 1)
-    return is_named or (before in vocabulary["programs"] and token.word in vocabulary["subcommands"])
+    if is_named:
+        return True
+    is_program = before in vocabulary["programs"]
+    return is_program and (token.word in vocabulary["subcommands"] or _is_strange(token.word))
 
 
 def _close_run(run: list[_PlacedWord], is_latin: bool) -> Iterator[list[_PlacedWord]]:

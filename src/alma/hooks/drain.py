@@ -43,6 +43,7 @@ from ..engine.exchanges import find_near_exchanges
 from ..engine.observations import adopt_old_fixes
 from ..engine.retention import UpkeepRun, run_upkeep
 from ..engine.retrieve.pipeline import find_rules
+from ..engine.rewording import reword_refused
 from ..engine.rules import Taught
 from ..engine.transaction import Transaction, write
 from ..errors import ALMAError, ModelError, ModelOutputError, ModelUnavailableError, OverBudgetError
@@ -436,13 +437,32 @@ def _ask_model(
     reading = coding_sessions.read_part(model, part)
     if reading.dropped and not reading.proposals:
         raise ModelOutputError(f"nothing in the answer passed the checks: {describe_dropped(reading.dropped)}")
-    if part.repairs and timeout is None:
+    if timeout is not None:
+        # A person waits for this one call.
+        return reading
+    reading = _reword_refused(engine, model, part, reading, progress)
+    if part.repairs:
         try:
             return reading._replace(notes=coding_sessions.read_repairs(model, part))
         except ModelError:
             # Explaining repaired commands is worth one call, but no retry.
             return reading
     return reading
+
+
+def _reword_refused(
+    engine: Engine, model: Model, part: SessionPart, reading: CheckedProposals, progress: ReadingProgress
+) -> CheckedProposals:
+    """Let the model say again what it worded with names from nowhere. What it cannot say in other words waits."""
+    try:
+        return reword_refused(engine, model, part, reading)
+    except ModelOutputError:
+        return reading
+    except ModelError:
+        # The first answer is stored, so another attempt costs only this call. One is enough.
+        if progress.tries:
+            return reading
+        raise
 
 
 def choose_embedder(data_dir: DataDir) -> str:

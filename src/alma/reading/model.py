@@ -30,8 +30,10 @@ from .port import (
     Pair,
     Quote,
     Reader,
+    RefusedNote,
     Relation,
     Repair,
+    Rewording,
     Role,
     RuleProposal,
     SpokenExchange,
@@ -50,6 +52,7 @@ _TURN_CHARS = 2_000
 _BEFORE_CHARS = 600
 _OUTPUT_CHARS = 800
 _MAX_KNOWN = 60
+_MOST_REWORDED = 10
 _MOST_EXCHANGES = 25
 _EXCHANGES_CHARS = 24_000
 _OVERLAP = 2  # So many exchanges of a batch are shown once more before those of the next.
@@ -116,6 +119,16 @@ class ModelReader(Reader):
         for batch in _batch_exchanges(exchanges):
             items += self._ask("notes", {"known": listed, "exchanges": batch})["notes"]
         return check_notes(items, exchanges, known[:_MAX_KNOWN], self.dropped)
+
+    def reword_notes(self, notes: Sequence[RefusedNote]) -> list[Rewording]:
+        """Return each note in words that it may be made of. The caller has to check them as it checked the note."""
+        entries = [{"n": n, **note._asdict()} for n, note in enumerate(notes)]
+        rewordings: dict[int, Rewording] = {}
+        for start in range(0, len(entries), _MOST_REWORDED):
+            answer = self._ask("reword", {"refused_notes": entries[start : start + _MOST_REWORDED]})
+            for item in answer["notes"]:
+                rewordings[item["n"]] = Rewording(item["note"].strip(), item.get("trigger", "").strip())
+        return [rewordings.get(n, Rewording("")) for n in range(len(notes))]
 
     def find_memories(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[MemoryProposal]:
         """Return the memories that a conversation contains; proposals without a quote in it are dropped."""

@@ -137,6 +137,27 @@ class RuleProposal(NamedTuple):
     accepted: Quote | None = None
 
 
+class RefusedNote(NamedTuple):
+    """A note that names what nobody typed or did, and what it may be made of instead.
+
+    `refused` are the words without a source. `person` are the words of the person around the note, and `deeds` what
+    the agent did there and the person accepted.
+    """
+
+    note: str
+    trigger: str
+    refused: tuple[str, ...]
+    person: tuple[str, ...]
+    deeds: tuple[str, ...]
+
+
+class Rewording(NamedTuple):
+    """A note in other words. An empty `note` means that nothing is left of it that could be followed."""
+
+    note: str
+    trigger: str = ""
+
+
 class Topic(StrEnum):
     """What kind of memory a statement becomes."""
 
@@ -234,6 +255,10 @@ class Reader(Comparer, Protocol):
         `turn` of a proposal is the index of the exchange. None unless the reader can read what the agent did.
         """
         return []
+
+    def reword_notes(self, notes: Sequence[RefusedNote]) -> list[Rewording]:
+        """Return each note in words that it may be made of, in order; empty ones if the reader cannot write."""
+        return [Rewording("") for _ in notes]
 
     def find_memories(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[MemoryProposal]:
         """Return the memories that a conversation contains."""

@@ -1,0 +1,100 @@
+"""Notes that would wait because of a word from nowhere are worded again, by the model that wrote them.
+
+A model puts what it read into words of its own, and sometimes names a thing that nobody typed or did: a library, a kind
+of file, an example. The note is right, and one word too many. The model is told which words have no source and what the
+note may be made of. What it answers is checked like any other note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..coding.session import Exchange
+from ..ports import Model
+from ..reading.model import ModelReader
+from ..reading.port import RefusedNote, Rewording, RuleProposal, Verdict
+from ..types.kinds import LASTING
+from ..types.record import Record
+from .acceptance import AcceptanceReader
+from .accounts import is_persons
+from .admit import clean
+from .basis import Finding, collect_words, find_basis, remove_foreign
+from .coding_sessions import CheckedProposals, SessionPart, find_live_rules, reads_like_attack, weakens_safety
+from .context import Engine
+from .transaction import Transaction
+
+_MOST_NOTES = 10
+_PERSON_CHARS = 600
+_DEEDS_CHARS = 1500
+_TURNS_BEFORE = 1
+_TURNS_AFTER = 2
+
+
+def reword_refused(engine: Engine, model: Model, part: SessionPart, reading: CheckedProposals) -> CheckedProposals:
+    """Return a reading in which lasting notes with words from nowhere are worded again, as far as that helps."""
+    checker = _Checker(engine, part)
+    refused: dict[int, Finding] = {}
+    for number, proposal in enumerate(reading.proposals):
+        # One that repeats a known rule is stored in the words of that rule.
+        is_new = proposal.reach in LASTING and proposal.verdict is not Verdict.SAME
+        if is_new and len(refused) < _MOST_NOTES:
+            finding = checker.find_basis(proposal)
+            if finding.untyped and not weakens_safety(proposal.rule):
+                refused[number] = finding
+    if not refused:
+        return reading
+    notes = [_describe_refused(part.exchanges, finding) for finding in refused.values()]
+    proposals = list(reading.proposals)
+    for number, rewording in zip(refused, ModelReader(model).reword_notes(notes), strict=True):
+        proposals[number] = checker.choose_wording(proposals[number], rewording)
+    return reading._replace(proposals=proposals)
+
+
+class _Checker:
+    """Finds what the proposals of a part rest on."""
+
+    def __init__(self, engine: Engine, part: SessionPart) -> None:
+        self._exchanges = part.exchanges
+        self._words = collect_words(part.story, part.until)
+        self._acceptance = AcceptanceReader(part.story)
+        self._rules: dict[str, Record] = {rule.id: rule for rule in find_live_rules(Transaction(engine))}
+
+    def find_basis(self, proposal: RuleProposal) -> Finding:
+        """Return what a proposal rests on."""
+        stored = self._rules.get(proposal.known)
+        return find_basis(self._exchanges, proposal, self._words, stored, self._acceptance)
+
+    def choose_wording(self, proposal: RuleProposal, rewording: Rewording) -> RuleProposal:
+        """Return a proposal in other words if they pass the checks, else as it was."""
+        if not rewording.note:
+            return proposal
+        reworded = proposal._replace(rule=rewording.note, trigger=rewording.trigger)
+        for candidate in (reworded, reworded._replace(reason="")):
+            if not self.find_basis(candidate).untyped and not reads_like_attack(candidate):
+                return candidate
+        return proposal
+
+
+def _describe_refused(exchanges: Sequence[Exchange], finding: Finding) -> RefusedNote:
+    """Return a note as the model is shown it, with the words around it and the accepted deeds."""
+    proposal = finding.proposal
+    first = max(0, proposal.turn - _TURNS_BEFORE)
+    turns = [exchange.turn for exchange in exchanges[first : proposal.turn + _TURNS_AFTER + 1]]
+    person = [remove_foreign(turn.user_words)[:_PERSON_CHARS] for turn in turns if is_persons(turn)]
+    return RefusedNote(
+        note=proposal.rule,
+        trigger=proposal.trigger,
+        refused=tuple(finding.untyped),
+        person=tuple(str(clean(words)) for words in person),
+        deeds=tuple(_list_deeds(finding)),
+    )
+
+
+def _list_deeds(finding: Finding) -> Iterator[str]:
+    """Yield the accepted deeds, each once, as many as there is room for."""
+    room = _DEEDS_CHARS
+    for text in dict.fromkeys(deed.text for deed in finding.words.deeds):
+        room -= len(text)
+        if room < 0:
+            return
+        yield str(clean(text))
