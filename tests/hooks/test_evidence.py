@@ -152,11 +152,12 @@ def test_what_a_model_found_decides_what_a_start_shows(host: Host, evidence: Evi
     assert "just this once" not in text
 
 
-def test_an_excerpt_of_what_waits_is_shown_beside_a_rule_of_the_same_turn(
-    host: Host, evidence: Evidence, teach: Teach
+@pytest.mark.parametrize("found", ["waiting", "partly"])
+def test_an_excerpt_of_what_no_rule_tells_is_shown_beside_a_rule_of_the_same_turn(
+    host: Host, evidence: Evidence, teach: Teach, found: str
 ) -> None:
     teach("Log in UTC")
-    evidence.add("we log in utc here, and not with print", turn="t1", found="waiting")
+    evidence.add("we log in utc here, and not with print", turn="t1", found=found)
     store = SQLiteStore(host.home / "memory.db")
     [rule] = store.get(list_ids(store, "rule"))
     body = {**rule.body, "metadata": {**rule.body["metadata"], "sources": ["t1"]}}

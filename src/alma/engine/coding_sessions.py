@@ -669,6 +669,8 @@ def _make_lesson(story: CodingSession, proposal: RuleProposal, turn: SessionTurn
     metadata = {**lesson.metadata, **_name_host(story), "reader": "model"}
     if finding.untyped:
         metadata["untyped"] = finding.untyped
+    if proposal.is_partial:
+        metadata["partial"] = True
     lesson = lesson._replace(metadata=metadata)
     if not finding.deeds:
         return lesson

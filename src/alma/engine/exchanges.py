@@ -109,7 +109,9 @@ def mark_read(tx: Transaction, turns: Iterable[str], taught: Iterable[Record]) -
 def _judge_finding(rule: Record) -> ReaderFinding:
     if rule.session:
         return ReaderFinding.MOMENTARY
-    return ReaderFinding.WAITING if rule.status is Status.CANDIDATE else ReaderFinding.RULE
+    if rule.status is Status.CANDIDATE:
+        return ReaderFinding.WAITING
+    return ReaderFinding.PARTLY if rule.body["metadata"].get("partial") else ReaderFinding.RULE
 
 
 def find_near_exchanges(engine: Engine, text: str, limit: int) -> list[tuple[str, float]]:

@@ -21,6 +21,7 @@ from .admit import clean
 from .basis import Finding, collect_words, find_basis, remove_foreign
 from .coding_sessions import CheckedProposals, SessionPart, find_live_rules, reads_like_attack, weakens_safety
 from .context import Engine
+from .literals import find_literals
 from .transaction import Transaction
 
 _MOST_NOTES = 10
@@ -68,7 +69,9 @@ class _Checker:
         """Return a proposal in other words if they pass the checks, else as it was."""
         if not rewording.note:
             return proposal
-        reworded = proposal._replace(rule=rewording.note, trigger=rewording.trigger)
+        kept_literals = {literal.words for literal in find_literals(rewording.note)}
+        is_partial = any(literal.words not in kept_literals for literal in find_literals(proposal.rule))
+        reworded = proposal._replace(rule=rewording.note, trigger=rewording.trigger, is_partial=is_partial)
         for candidate in (reworded, reworded._replace(reason="")):
             if not self.find_basis(candidate).untyped and not reads_like_attack(candidate):
                 return candidate

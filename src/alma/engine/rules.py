@@ -591,6 +591,8 @@ class ReaderFinding(StrEnum):
     """Only what held for that session."""
     RULE = "rule"
     """A rule that is shown itself."""
+    PARTLY = "partly"
+    """A rule that had to leave names out, so the exchange is shown beside it."""
     WAITING = "waiting"
     """What would last, but waits for the person. Until they decide, the exchange is shown in its place."""
 

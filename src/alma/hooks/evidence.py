@@ -56,10 +56,11 @@ _READ = {"nothing": 0.5, "momentary": 0.25}
 _READ_AT_PROMPT = {"nothing": 0.5}
 """The same at a prompt. It may be about an exception, and what was done before one is often the usual way: an exchange
 with an exception counts as much as if no model had read it."""
-_WAITING = "waiting"
-_LIKELY_FOUND = {_WAITING: 0.9}
-"""How likely an exchange teaches at least in which a model found what would last and waits for the person."""
-_LIKELY_FOUND_AT_PROMPT = {_WAITING: 0.9, "rule": 0.6}
+_UNTOLD = ("waiting", "partly")
+"""Of what a model found there, no rule tells all: it waits for the person, or names had to be left out of the rule."""
+_LIKELY_FOUND = dict.fromkeys(_UNTOLD, 0.9)
+"""How likely an exchange teaches at least in which a model found what would last and no rule tells whole."""
+_LIKELY_FOUND_AT_PROMPT = {**_LIKELY_FOUND, "rule": 0.6}
 """The same at a prompt, where the exchange of a rule is shown with it while the room allows."""
 WORTHY = 0.2
 """With the first prompt, exchanges that are likelier or nearer than that come first, then those around them."""
@@ -94,9 +95,9 @@ class StoredExchange:
         return _BY_WORDS * self.shared + _BY_MEANING * self.cosine
 
     @property
-    def is_waiting(self) -> bool:
-        """Return whether a model found something in it that waits for the person, so that no rule shows it."""
-        return self.body.get("found") == _WAITING
+    def is_untold(self) -> bool:
+        """Return whether a model found something in it of which no rule tells all."""
+        return self.body.get("found") in _UNTOLD
 
     @property
     def likely(self) -> float:
@@ -157,7 +158,7 @@ SELECT id, created_at, session, body FROM (
   SELECT id, created_at, session, body FROM record WHERE status = 'active' AND scope = ?
   ORDER BY created_at DESC, id DESC LIMIT ?
 ) ORDER BY CASE
-  WHEN instr(body, '"found":"waiting"') OR instr(body, '"found":"rule"') THEN 1
+  WHEN instr(body, '"found":"waiting"') OR instr(body, '"found":"partly"') OR instr(body, '"found":"rule"') THEN 1
   ELSE CAST(substr(body, instr(body, '"likely":') + 9, 6) AS REAL)
 END DESC LIMIT ?
 """
@@ -302,7 +303,7 @@ def choose_exchanges(
             continue
         likely = exchange.likely_at_prompt if is_prompt else exchange.likely
         score = likely + exchange.nearness + exchange.around + _RECENCY * exchange.recency
-        if exchange.turn in covered_turns and not exchange.is_waiting:
+        if exchange.turn in covered_turns and not exchange.is_untold:
             score -= covered
         scores[exchange.id] = score
         candidates.append(exchange)

@@ -118,6 +118,7 @@ class RuleProposal(NamedTuple):
     `verdict` says. `general` is a broader rule that the words only suggest: never more than a candidate. A rule that is
     not `is_sure` is a candidate, too. `prefer` and `avoid` are the commands and names that the rule wants and forbids.
     `deeds` are what the agent did that the rule names, and `accepted` the words with which the person accepted that.
+    `is_partial` is whether names had to be left out of it, so that the words of the session say more.
     """
 
     turn: int
@@ -135,6 +136,7 @@ class RuleProposal(NamedTuple):
     verdict: Verdict = Verdict.UNRELATED
     deeds: tuple[Quote, ...] = ()
     accepted: Quote | None = None
+    is_partial: bool = False
 
 
 class RefusedNote(NamedTuple):
