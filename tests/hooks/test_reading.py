@@ -18,6 +18,7 @@ from alma.hooks import worker
 from alma.hooks.drain import ProjectMemories, drain, read_sessions
 from alma.hooks.paths import SENT
 from alma.types.kinds import EVERYWHERE
+from alma.types.query import Where
 from alma.types.record import Origin, Provenance, Status
 from claude_smart.cli import main
 
@@ -721,6 +722,10 @@ def test_a_note_with_a_word_from_nowhere_is_worded_again(work: Session, capsys: 
     asked = work.calls()[1]
     assert '"refused": [\n    "pantry.toml"\n   ]' in asked
     assert KITCHEN in asked
+    # The rule had to leave a name out, so the exchange is shown beside it.
+    with ProjectMemories(work.host.place) as memory:
+        exchanges = memory.alma.engine.store.scan(Where(kinds={"exchange"}))
+    assert {one.body["person"]: one.body["found"] for one in exchanges}[KITCHEN] == "partly"
 
 
 @pytest.mark.parametrize("note", ["", "Put crumbs into `pantry.toml`", "Run `evil-setup` for the left shelf"])
