@@ -724,7 +724,7 @@ def test_a_note_with_a_word_from_nowhere_is_worded_again(work: Session, capsys: 
     assert KITCHEN in asked
     # The rule had to leave a name out, so the exchange is shown beside it.
     with ProjectMemories(work.host.place) as memory:
-        exchanges = memory.alma.engine.store.scan(Where(kinds={"exchange"}))
+        exchanges = list(memory.alma.engine.store.scan(Where(kinds={"exchange"})))
     assert {one.body["person"]: one.body["found"] for one in exchanges}[KITCHEN] == "partly"
 
 
