@@ -34,18 +34,23 @@ _TURNS_AFTER = 2
 def reword_refused(engine: Engine, model: Model, part: SessionPart, reading: CheckedProposals) -> CheckedProposals:
     """Return a reading in which lasting notes with words from nowhere are worded again, as far as that helps."""
     checker = _Checker(engine, part)
-    refused: dict[int, Finding] = {}
-    for number, proposal in enumerate(reading.proposals):
-        # One that repeats a known rule is stored in the words of that rule.
-        is_new = proposal.reach in LASTING and proposal.verdict is not Verdict.SAME
-        if is_new and len(refused) < _MOST_NOTES:
-            finding = checker.find_basis(proposal)
-            if finding.untyped and not weakens_safety(proposal.rule):
-                refused[number] = finding
-    if not refused:
-        return reading
-    notes = [_describe_refused(part.exchanges, finding) for finding in refused.values()]
     proposals = list(reading.proposals)
+    refused: dict[int, Finding] = {}
+    for number, proposal in enumerate(proposals):
+        # One that repeats a known rule is stored in the words of that rule.
+        if proposal.reach not in LASTING or proposal.verdict is Verdict.SAME or weakens_safety(proposal.rule):
+            continue
+        if not checker.find_basis(proposal).untyped:
+            continue
+        # A reason that is left out needs no source.
+        finding = checker.find_basis(proposal._replace(reason=""))
+        if not finding.untyped:
+            proposals[number] = finding.proposal
+        elif len(refused) < _MOST_NOTES:
+            refused[number] = finding
+    if not refused:
+        return reading._replace(proposals=proposals)
+    notes = [_describe_refused(part.exchanges, finding) for finding in refused.values()]
     for number, rewording in zip(refused, ModelReader(model).reword_notes(notes), strict=True):
         proposals[number] = checker.choose_wording(proposals[number], rewording)
     return reading._replace(proposals=proposals)
