@@ -12,8 +12,10 @@ from alma.coding.events import Attendance, Event
 from alma.coding.session import CodingSession, build_session
 from alma.engine import coding_sessions
 from alma.engine.coding_sessions import JournalMark, ReadingProgress
+from alma.engine.rewording import reword_refused
 from alma.engine.rules import change_rule
 from alma.errors import ValidationError
+from alma.ports import Model
 from alma.stores.memory import MemoryStore
 from alma.types.asking import Answer, Prompt
 from alma.types.kinds import Basis
@@ -91,8 +93,11 @@ class Work:
     def story(self) -> CodingSession:
         return build_session(self.events)
 
-    def learn(self, *notes: dict[str, Any]) -> list[str]:
-        """Read what is new of the session; the model answers with these notes. Return what it was asked."""
+    def learn(self, *notes: dict[str, Any], rewording: Model | None = None) -> list[str]:
+        """Read what is new of the session; the model answers with these notes. Return what it was asked.
+
+        Where there is a model for it, notes that would wait are worded again.
+        """
         story, until = self.story, self.events[-1].offset
         coding_sessions.queue_session(self.engine, story, "j", self._read_to, is_allowed=True)
         coding_sessions.store_session(self.engine, story, JournalMark("j", until))
@@ -107,6 +112,8 @@ class Work:
                 filled[-1]["accepted"] = {"n": after, "quote": quote}
         model = Scripted(filled)
         reading = coding_sessions.read_part(model, part)
+        if rewording is not None:
+            reading = reword_refused(self.engine, rewording, part, reading)
         [progress] = [one for one in coding_sessions.list_progress(self.engine) if one.session == self.session]
         assert coding_sessions.apply_reading(self.engine, part, reading, ReadingProgress(**_fields(progress)))
         self._read_to = until

@@ -42,13 +42,18 @@ LIMITS = {
 """Sessions that are known to be judged wrongly."""
 
 
-def play_session(session: dict[str, Any], work: Work) -> str:
-    """Play the steps of a session and let a model hand in its note. Return the state of the note."""
+def play_steps(session: dict[str, Any], work: Work) -> None:
+    """Play the steps of a session."""
     for step, *texts in session["steps"]:
         if step == "failed":
             work.ran(*texts, ok=False)
         else:
             getattr(work, step)(*texts)
+
+
+def play_session(session: dict[str, Any], work: Work) -> str:
+    """Play the steps of a session and let a model hand in its note. Return the state of the note."""
+    play_steps(session, work)
     work.learn({"note": session["note"], "quote": session["quote"]})
     return work.state(session["note"])
 
