@@ -7,6 +7,7 @@ note may be made of. What it answers is checked like any other note.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from ..coding.session import Exchange
@@ -24,6 +25,8 @@ from .context import Engine
 from .literals import find_literals
 from .transaction import Transaction
 
+_TARGET = re.compile(r"[/\\@$`]|(?<!\S)-")
+"""What stands in addresses, paths, options and commands."""
 _MOST_NOTES = 10
 _PERSON_CHARS = 600
 _DEEDS_CHARS = 1500
@@ -37,10 +40,7 @@ def reword_refused(engine: Engine, model: Model, part: SessionPart, reading: Che
     proposals = list(reading.proposals)
     refused: dict[int, Finding] = {}
     for number, proposal in enumerate(proposals):
-        # One that repeats a known rule is stored in the words of that rule.
-        if proposal.reach not in LASTING or proposal.verdict is Verdict.SAME or weakens_safety(proposal.rule):
-            continue
-        if not checker.find_basis(proposal).untyped:
+        if not _may_be_reworded(proposal) or not checker.find_basis(proposal).untyped:
             continue
         # A reason that is left out needs no source.
         finding = checker.find_basis(proposal._replace(reason=""))
@@ -54,6 +54,13 @@ def reword_refused(engine: Engine, model: Model, part: SessionPart, reading: Che
     for number, rewording in zip(refused, ModelReader(model).reword_notes(notes), strict=True):
         proposals[number] = checker.choose_wording(proposals[number], rewording)
     return reading._replace(proposals=proposals)
+
+
+def _may_be_reworded(proposal: RuleProposal) -> bool:
+    """Return whether other words may help a note. One whose reason leads somewhere waits for the person as it is."""
+    # One that repeats a known rule is stored in the words of that rule.
+    is_new = proposal.reach in LASTING and proposal.verdict is not Verdict.SAME
+    return is_new and not _TARGET.search(proposal.reason) and not weakens_safety(proposal.rule)
 
 
 class _Checker:
