@@ -43,7 +43,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 SESSIONS = read_lines(DATA / "rewording_sessions.jsonl")
 RECORDED = {line["name"]: line for line in read_lines(ANSWERS)}
 NO_NOTES: dict[str, Any] = {"notes": []}
-LIMITS: set[str] = set()
+LIMITS = {"no-unwrap"}
 """Fixable notes that are known to wait after the recorded answer."""
 SCREENED = {"skip-hooks"}
 """Hopeless notes that the engine takes for harmful: no model is asked about them."""

@@ -22,7 +22,7 @@ from .literals import AcceptedDeed, SessionWords, find_literals, find_untyped, l
 from .typed_statements import remove_announced
 
 
-class Finding(NamedTuple):
+class ProposalBasis(NamedTuple):
     """What a proposal rests on: the words it may be made of, the deeds that it names, and what nobody typed or did."""
 
     proposal: RuleProposal
@@ -37,14 +37,14 @@ def find_basis(
     words: SessionWords,
     stored: Record | None,
     acceptance: AcceptanceReader,
-) -> Finding:
+) -> ProposalBasis:
     """Return what a proposal rests on. A reason or an occasion in strange words is left out: neither holds it back."""
     turn = exchanges[proposal.turn].turn
     stated = _lend_avoided(_lend_words(words, turn, stored), stored)
     choices = [proposal, *_shorten_proposal(proposal)]
     for choice in choices:
         if not _list_untyped(choice, stated):
-            return Finding(choice, stated, [])
+            return ProposalBasis(choice, stated, [])
     agreement = acceptance.find_agreement(proposal, exchanges)
     agreed = _lend_avoided(_add_deeds(stated, stored, agreement), stored)
     for choice in choices:
@@ -52,8 +52,8 @@ def find_basis(
             deeds = list_used_deeds((choice.rule, choice.trigger, choice.reason), agreed)
             # Without accepted deeds, it names what the agent did only to forbid it.
             used = tuple(deeds) or agreed.deeds[:1] or (AcceptedDeed("", quote=proposal.quote),)
-            return Finding(choice, agreed, [], used)
-    return Finding(proposal, agreed, _list_untyped(proposal, agreed))
+            return ProposalBasis(choice, agreed, [], used)
+    return ProposalBasis(proposal, agreed, _list_untyped(proposal, agreed))
 
 
 def _shorten_proposal(proposal: RuleProposal) -> Iterator[RuleProposal]:

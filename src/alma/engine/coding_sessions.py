@@ -37,7 +37,7 @@ from ..types.speech import quote_output
 from .acceptance import AcceptanceReader
 from .accounts import describe_part, is_persons, list_exchanges
 from .admit import clean, key_of, make_record, reword
-from .basis import Finding, collect_words, find_basis, remove_foreign
+from .basis import ProposalBasis, collect_words, find_basis, remove_foreign
 from .context import Engine
 from .episodes import Conversation, TurnDraft, record_conversations
 from .escape import find_suspicion
@@ -662,7 +662,7 @@ def _find_refining(part: SessionPart, proposals: Sequence[RuleProposal], local: 
     return frozenset(number for _, number in nearest.values())
 
 
-def _make_lesson(story: CodingSession, proposal: RuleProposal, turn: SessionTurn, finding: Finding) -> Teaching:
+def _make_lesson(story: CodingSession, proposal: RuleProposal, turn: SessionTurn, finding: ProposalBasis) -> Teaching:
     """Return what a model's proposal teaches; it says which literals nobody typed, and which deeds were accepted."""
     lesson = make_teaching(proposal, turn, story.session)
     assert lesson is not None, "only turns of a person are read"
@@ -747,7 +747,7 @@ def _may_confirm(stored: Record, words: SessionWords) -> bool:
     return not find_untyped((stored.body["rule"], stored.body["trigger"], stored.body["why"]), words)
 
 
-def _is_sound(proposal: RuleProposal, turn: SessionTurn, finding: Finding) -> bool:
+def _is_sound(proposal: RuleProposal, turn: SessionTurn, finding: ProposalBasis) -> bool:
     """Return whether a proposal may be active at once: in words of the session, and no weaker safety.
 
     One that shares no word with the person's turn may say no more than what the agent said and did before it. Words

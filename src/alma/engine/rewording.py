@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from ..coding.session import Exchange
 from ..ports import Model
 from ..reading.model import ModelReader
-from ..reading.port import RefusedNote, Rewording, RuleProposal, Verdict
+from ..reading.port import NoteToReword, Rewording, RuleProposal, Verdict
 from ..types.kinds import LASTING
 from ..types.record import Record
 from .acceptance import AcceptanceReader
 from .accounts import is_persons
 from .admit import clean
-from .basis import Finding, collect_words, find_basis, remove_foreign
+from .basis import ProposalBasis, collect_words, find_basis, remove_foreign
 from .coding_sessions import CheckedProposals, SessionPart, find_live_rules, reads_like_attack, weakens_safety
 from .context import Engine
 from .literals import find_literals
@@ -38,7 +38,7 @@ def reword_refused(engine: Engine, model: Model, part: SessionPart, reading: Che
     """Return a reading in which lasting notes with words from nowhere are worded again, as far as that helps."""
     checker = _Checker(engine, part)
     proposals = list(reading.proposals)
-    refused: dict[int, Finding] = {}
+    refused: dict[int, ProposalBasis] = {}
     for number, proposal in enumerate(proposals):
         if not _may_be_reworded(proposal) or not checker.find_basis(proposal).untyped:
             continue
@@ -72,7 +72,7 @@ class _Checker:
         self._acceptance = AcceptanceReader(part.story)
         self._rules: dict[str, Record] = {rule.id: rule for rule in find_live_rules(Transaction(engine))}
 
-    def find_basis(self, proposal: RuleProposal) -> Finding:
+    def find_basis(self, proposal: RuleProposal) -> ProposalBasis:
         """Return what a proposal rests on."""
         stored = self._rules.get(proposal.known)
         return find_basis(self._exchanges, proposal, self._words, stored, self._acceptance)
@@ -90,13 +90,13 @@ class _Checker:
         return proposal
 
 
-def _describe_refused(exchanges: Sequence[Exchange], finding: Finding) -> RefusedNote:
+def _describe_refused(exchanges: Sequence[Exchange], finding: ProposalBasis) -> NoteToReword:
     """Return a note as the model is shown it, with the words around it and the accepted deeds."""
     proposal = finding.proposal
     first = max(0, proposal.turn - _TURNS_BEFORE)
     turns = [exchange.turn for exchange in exchanges[first : proposal.turn + _TURNS_AFTER + 1]]
     person = [remove_foreign(turn.user_words)[:_PERSON_CHARS] for turn in turns if is_persons(turn)]
-    return RefusedNote(
+    return NoteToReword(
         note=proposal.rule,
         trigger=proposal.trigger,
         refused=tuple(finding.untyped),
@@ -105,7 +105,7 @@ def _describe_refused(exchanges: Sequence[Exchange], finding: Finding) -> Refuse
     )
 
 
-def _list_deeds(finding: Finding) -> Iterator[str]:
+def _list_deeds(finding: ProposalBasis) -> Iterator[str]:
     """Yield the accepted deeds, each once, as many as there is room for."""
     room = _DEEDS_CHARS
     for text in dict.fromkeys(deed.text for deed in finding.words.deeds):

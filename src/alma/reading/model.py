@@ -26,11 +26,11 @@ from .port import (
     Entities,
     GistLine,
     MemoryProposal,
+    NoteToReword,
     Observation,
     Pair,
     Quote,
     Reader,
-    RefusedNote,
     Relation,
     Repair,
     Rewording,
@@ -120,7 +120,7 @@ class ModelReader(Reader):
             items += self._ask("notes", {"known": listed, "exchanges": batch})["notes"]
         return check_notes(items, exchanges, known[:_MAX_KNOWN], self.dropped)
 
-    def reword_notes(self, notes: Sequence[RefusedNote]) -> list[Rewording]:
+    def reword_notes(self, notes: Sequence[NoteToReword]) -> list[Rewording]:
         """Return each note in words that it may be made of. The caller has to check them as it checked the note."""
         entries = [{"n": n, **note._asdict()} for n, note in enumerate(notes)]
         rewordings: dict[int, Rewording] = {}

@@ -139,7 +139,7 @@ class RuleProposal(NamedTuple):
     is_partial: bool = False
 
 
-class RefusedNote(NamedTuple):
+class NoteToReword(NamedTuple):
     """A note that names what nobody typed or did, and what it may be made of instead.
 
     `refused` are the words without a source. `person` are the words of the person around the note, and `deeds` what
@@ -258,7 +258,7 @@ class Reader(Comparer, Protocol):
         """
         return []
 
-    def reword_notes(self, notes: Sequence[RefusedNote]) -> list[Rewording]:
+    def reword_notes(self, notes: Sequence[NoteToReword]) -> list[Rewording]:
         """Return each note in words that it may be made of, in order; empty ones if the reader cannot write."""
         return [Rewording("") for _ in notes]
 
