@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from tests.forked import Running, share_forks
 from tests.persons import write_hook
 
 import claude_smart
@@ -224,9 +225,11 @@ class Machine(Host):
         self.send("UserPromptSubmit", session, prompt=prompt, prompt_id=f"{session}p2")
         self.send("Stop", session, last_assistant_message="Done.", prompt_id=f"{session}p2")
 
-    def start_drain(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-I", worker.FILE, "--home", str(self.home), "--once"]
-        return subprocess.Popen(command, env=self.environ, cwd=self.home.parent)
+    def start_drain(self) -> Running:
+        """Start a process that drains once."""
+        code = "import sys; from alma.hooks import worker; sys.exit(worker.main(sys.argv[1:]))"
+        arguments = ["--home", str(self.home), "--once"]
+        return share_forks().start(code, self.home.parent, arguments=arguments, environ=self.environ)
 
     def drains(self) -> None:
         """Drain now, whenever the last attempt was."""
