@@ -133,7 +133,8 @@ def until(condition, seconds=60.0):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
+        # Often all processes of the machine are looked at.
+        time.sleep(0.05)
 
 
 def drains(place):
