@@ -223,7 +223,7 @@ def test_its_own_drains_do_not_keep_it_alive(fake, run_worker, monkeypatch):
 def test_requests_of_hooks_keep_it_alive(place, run_worker):
     made, thread = run_worker(idle=4.0)
     began = time.monotonic()
-    while time.monotonic() < began + 6:
+    while time.monotonic() < began + 4.4:
         time.sleep(0.2)
         assert journal.ask_worker(place, {"op": "recall", "project": "p", "session": "s", "text": "t"}, 20.0)["ok"]
     assert thread.is_alive()
