@@ -201,6 +201,12 @@ def teach(home: Path) -> Teach:
     return teaching
 
 
+def start_drain(home: Path, environ: dict[str, str]) -> Running:
+    """Start a process that drains once."""
+    code = "import sys; from alma.hooks import worker; sys.exit(worker.main(sys.argv[1:]))"
+    return share_forks().start(code, home.parent, arguments=["--home", str(home), "--once"], environ=environ)
+
+
 # -- a machine of a team, and a server that says what it likes
 
 
@@ -226,10 +232,7 @@ class Machine(Host):
         self.send("Stop", session, last_assistant_message="Done.", prompt_id=f"{session}p2")
 
     def start_drain(self) -> Running:
-        """Start a process that drains once."""
-        code = "import sys; from alma.hooks import worker; sys.exit(worker.main(sys.argv[1:]))"
-        arguments = ["--home", str(self.home), "--once"]
-        return share_forks().start(code, self.home.parent, arguments=arguments, environ=self.environ)
+        return start_drain(self.home, self.environ)
 
     def drains(self) -> None:
         """Drain now, whenever the last attempt was."""

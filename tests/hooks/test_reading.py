@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from alma.types.kinds import EVERYWHERE
 from alma.types.record import Origin, Provenance, Status
 from claude_smart.cli import main
 
-from .conftest import use_home
+from .conftest import start_drain, use_home
 
 pytestmark = pytest.mark.system
 
@@ -415,13 +413,11 @@ def test_the_budget_holds_over_parallel_sessions(work: Session) -> None:
     for session in sessions:
         work.says(UNKNOWN, session=session)
 
-    def drain_apart(session: str) -> int:
-        command = [sys.executable, "-I", worker.FILE, "--home", str(work.host.home), "--once"]
-        environ = {**work.host.environ, **work.environ}
-        return subprocess.run(command, env=environ, timeout=120, check=False).returncode
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(drain_apart, sessions)) == [0] * 4
+    environ = {**work.host.environ, **work.environ}
+    drains = [start_drain(work.host.home, environ) for _ in sessions]
+    for process in drains:
+        process.communicate(timeout=120)
+    assert [process.poll() for process in drains] == [0] * 4
     work.drain()
     assert len(work.calls()) == 2
     assert len(work.waiting()) == 2
