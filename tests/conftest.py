@@ -104,16 +104,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 # -- unit tests start nothing and wait for nothing
 
 _STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn"}
+_WATCHED = frozenset({*_STARTS, "time.sleep"})
 _LONGEST_SLEEP = 0.02
 _starts: list[str] = []
 
 
-def _watch_starts(event: str, arguments: tuple[Any, ...]) -> None:
-    """Note each process that this thread starts, and each sleep."""
-    if _STARTS is None:  # The interpreter ends, and has taken this module apart.
+def _watch_starts(event: str, arguments: tuple[Any, ...], watched: frozenset[str] = _WATCHED) -> None:
+    """Note each process that this thread starts, and each sleep. It is called for each file that is opened, too."""
+    if event not in watched or _STARTS is None:  # The interpreter ends, and has taken this module apart.
         return
-    is_sleep = event == "time.sleep" and arguments[0] > _LONGEST_SLEEP
-    if (event in _STARTS or is_sleep) and threading.current_thread() is threading.main_thread():
+    is_short = event == "time.sleep" and arguments[0] <= _LONGEST_SLEEP
+    if not is_short and threading.current_thread() is threading.main_thread():
         _starts.append(f"{event} {arguments[:1]!r:.80}")
 
 
