@@ -104,6 +104,9 @@ def run_worker(place, fake):
 
     yield run
     for made, thread in running:
+        if thread.is_alive():
+            # A request is noticed at once.
+            journal.ask_worker(place, {"op": "stop"}, 20.0)
         made.stop()
         thread.join(30)
         assert not thread.is_alive()
