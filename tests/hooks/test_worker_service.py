@@ -104,10 +104,9 @@ def run_worker(place, fake):
 
     yield run
     for made, thread in running:
-        if thread.is_alive():
-            # A request is noticed at once.
-            journal.ask_worker(place, {"op": "stop"}, 20.0)
         made.stop()
+        # It waits a second for a request before it notices.
+        journal.ask_worker(place, {"op": "status"}, 1.0)
         thread.join(30)
         assert not thread.is_alive()
 
