@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from tests.programs import find_claude_code
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
+from alma.embedders.local import LocalEmbedder
 from alma.engine import erase
 from alma.stores.sqlite import SQLiteStore
 
@@ -102,16 +104,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 # -- unit tests start nothing and wait for nothing
 
 _STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn"}
+_WATCHED = frozenset({*_STARTS, "time.sleep"})
 _LONGEST_SLEEP = 0.02
 _starts: list[str] = []
 
 
-def _watch_starts(event: str, arguments: tuple[Any, ...]) -> None:
-    """Note each process that this thread starts, and each sleep."""
-    if _STARTS is None:  # The interpreter ends, and has taken this module apart.
+def _watch_starts(event: str, arguments: tuple[Any, ...], watched: frozenset[str] = _WATCHED) -> None:
+    """Note each process that this thread starts, and each sleep. It is called for each file that is opened, too."""
+    if event not in watched or _STARTS is None:  # The interpreter ends, and has taken this module apart.
         return
-    is_sleep = event == "time.sleep" and arguments[0] > _LONGEST_SLEEP
-    if (event in _STARTS or is_sleep) and threading.current_thread() is threading.main_thread():
+    is_short = event == "time.sleep" and arguments[0] <= _LONGEST_SLEEP
+    if not is_short and threading.current_thread() is threading.main_thread():
         _starts.append(f"{event} {arguments[:1]!r:.80}")
 
 
@@ -157,6 +160,33 @@ def person_at_terminal(request: pytest.FixtureRequest, monkeypatch: pytest.Monke
         act_as_person(monkeypatch)
     numbers = count()
     monkeypatch.setattr(erase, "draw_salt", lambda: f"{next(numbers):032x}")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def load_model_once() -> Iterator[None]:
+    """Let the memories that the tests open share a loaded model. `tests/embedders` tests how it is loaded."""
+    models: dict[object, Any] = {}
+    words: dict[object, Any] = {}
+    load_model, load_words = LocalEmbedder._load_model, LocalEmbedder._load_words
+
+    @wraps(load_model)
+    def share_model(self: LocalEmbedder, key: Any) -> Any:
+        # A fork must not run what a thread of its parent may be running.
+        place = (self._folder, key, os.getpid())
+        if place not in models:
+            models[place] = load_model(self, key)
+        return models[place]
+
+    @wraps(load_words)
+    def share_words(self: LocalEmbedder) -> Any:
+        if self._folder not in words:
+            words[self._folder] = load_words(self)
+        return words[self._folder]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalEmbedder, "_load_model", share_model)
+        patch.setattr(LocalEmbedder, "_load_words", share_words)
+        yield
 
 
 class Clock:

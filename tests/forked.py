@@ -146,6 +146,20 @@ class Running:
             time.sleep(0.005)
         return code
 
+    def communicate(self, given: str = "", timeout: float = 60.0) -> tuple[str, str]:
+        """Return what it printed, and its errors, once it has ended. Neither is long."""
+        if self.stdin is not None:
+            self.stdin.write(given)
+            self.stdin.close()
+        out = ""
+        if self.stdout is not None:
+            with self.stdout:
+                out = self.stdout.read()
+        with self.stderr:
+            errors = self.stderr.read()
+        self.wait(timeout)
+        return out, errors
+
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
             os.kill(self.pid, number)

@@ -77,14 +77,10 @@ def test_the_worker_starts_the_server_only_when_it_is_asked_to(person: Person, m
     assert len(started) == 1
 
 
-def test_the_file_of_the_server_is_private(person: Person) -> None:
+def test_its_files_are_private_and_a_purge_stops_the_server_and_removes_them(person: Person) -> None:
     person.types("dashboard", "--no-open", "--port", "0", "--read-only")
     for name in ("dashboard.yaml", "http-tokens.json", dashboard.STATE_FILE, dashboard.LOG_FILE):
         assert (Path(person.place.home) / name).stat().st_mode & 0o077 == 0
-
-
-def test_a_purge_stops_the_server_and_removes_its_files(person: Person) -> None:
-    person.types("dashboard", "--no-open", "--port", "0", "--read-only")
     [process] = dashboard._STARTED
     person.types("uninstall", "--purge", "--yes")
     assert process.wait(30) is not None

@@ -53,28 +53,6 @@ def type_learn(person: Person, words: str = "", **fields: Any) -> None:
     write_line(person, "c1", "UserPromptExpansion", host="codex", data=data, **fields)
 
 
-def test_the_tools_work_after_learn_and_once(person: Person, codex: Agent) -> None:
-    async def work(client: Client) -> None:
-        assert (await call(client, "show_unread_exchanges"))[1], "nobody asked yet"
-        type_learn(person)
-        text, is_error = await call(client, "show_unread_exchanges")
-        assert not is_error, text
-        assert TAUGHT in text
-        text, is_error = await call(client, "hand_in_notes", notes=[{"n": 0}])
-        assert is_error
-        assert "'note' is missing" in text
-        text, is_error = await call(client, "hand_in_notes", notes=[NOTE])
-        assert not is_error, text
-        assert text.startswith("1 exchange read, 1 note kept.\n- Learned: Indent with tabs")
-        assert list_rules(person) == [("Indent with tabs", "active")]
-        for name, arguments in (("show_unread_exchanges", {}), ("hand_in_notes", {"notes": [NOTE]})):
-            text, is_error = await call(client, name, **arguments)
-            assert is_error
-            assert text.startswith("no /learn of the user is open here")
-
-    connect(person, work)
-
-
 NO_LEARN = {
     "by a program": {"origin": "other"},
     "in a command": {"origin": "command"},
@@ -83,13 +61,9 @@ NO_LEARN = {
 }
 
 
-def test_what_is_no_learn_of_a_person_opens_nothing(person: Person, codex: Agent) -> None:
-    async def work(client: Client) -> list[str]:
-        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert set(tools) == {"show_unread_exchanges", "hand_in_notes"}
-        assert all("After the user typed /learn" in str(tool.description) for tool in tools.values())
-        schema = tools["hand_in_notes"].input_schema
-        assert set(schema["properties"]["notes"]["items"]["required"]) == {"n", "note", "scope", "quote"}
+def test_the_tools_work_once_after_a_learn_of_a_person(person: Person, codex: Agent) -> None:
+    async def find_opened(client: Client) -> list[str]:
+        """Return what opens the exchanges although it is no open /learn of a person."""
         opened = []
         for name, fields in NO_LEARN.items():
             type_learn(person, **fields)
@@ -102,7 +76,32 @@ def test_what_is_no_learn_of_a_person_opens_nothing(person: Person, codex: Agent
         opened += [] if (await call(client, "show_unread_exchanges"))[1] else ["typed past"]
         return opened
 
-    assert connect(person, work) == []
+    async def work(client: Client) -> None:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert set(tools) == {"show_unread_exchanges", "hand_in_notes"}
+        assert all("After the user typed /learn" in str(tool.description) for tool in tools.values())
+        schema = tools["hand_in_notes"].input_schema
+        assert set(schema["properties"]["notes"]["items"]["required"]) == {"n", "note", "scope", "quote"}
+
+        assert (await call(client, "show_unread_exchanges"))[1], "nobody asked yet"
+        assert await find_opened(client) == []
+        type_learn(person)
+        text, is_error = await call(client, "show_unread_exchanges")
+        assert not is_error, text
+        assert TAUGHT in text
+        text, is_error = await call(client, "hand_in_notes", notes=[{"n": 0}])
+        assert is_error
+        assert "'note' is missing" in text
+        text, is_error = await call(client, "hand_in_notes", notes=[NOTE])
+        assert not is_error, text
+        assert "read, 1 note kept.\n- Learned: Indent with tabs" in text
+        assert ("Indent with tabs", "active") in list_rules(person)
+        for name, arguments in (("show_unread_exchanges", {}), ("hand_in_notes", {"notes": [NOTE]})):
+            text, is_error = await call(client, name, **arguments)
+            assert is_error
+            assert text.startswith("no /learn of the user is open here")
+
+    connect(person, work)
 
 
 def test_without_the_sdk_the_install_command_is_named(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:

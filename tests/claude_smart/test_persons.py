@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -101,18 +102,20 @@ class Stage:
             host.symlink_to(sys.executable)
         run_outside([str(host), program, str(path)], self.environ, self.repository)
 
-    def wait_after(self, command: str) -> None:
-        """Let the agent leave a script behind that waits until the agent has ended, and then starts a command."""
-        go, done = self.folder / "go", self.folder / "done"
-        detached = shlex.join(["setsid", "-f", "sh", "-c", f"{command}; touch {done}"])
-        waiting = f"until [ -e {go} ]; do sleep 0.1; done; sleep 2; {detached}"
+    def wait_after(self, *commands: str) -> None:
+        """Let the agent leave a script behind that waits until the agent has ended, and then starts commands."""
+        go = self.folder / "go"
+        done = [self.folder / f"done-{number}" for number in range(len(commands))]
+        pairs = zip(commands, done, strict=True)
+        detached = [shlex.join(["setsid", "-f", "sh", "-c", f"{command}; touch {file}"]) for command, file in pairs]
+        waiting = f"until [ -e {go} ]; do sleep 0.1; done; sleep 2; {'; '.join(detached)}"
         bare = f"env -i PATH={os.environ['PATH']} HOME={self.home.parent}"
         self.play(f"setsid -f {bare} sh -c {shlex.quote(waiting)} </dev/null >/dev/null 2>&1")
         go.touch()
         deadline = time.monotonic() + 60
-        while not done.exists() and time.monotonic() < deadline:
+        while not all(file.exists() for file in done) and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert done.exists()
+        assert all(file.exists() for file in done)
 
     def rules(self) -> list[Record]:
         """Return the rules that are stored after all sessions were imported."""
@@ -170,32 +173,27 @@ def list_attacks(stage: Stage, *, is_short: bool) -> list[str]:
     ]
 
 
-def test_whatever_an_agent_tries_no_rule_becomes_active_and_nothing_is_approved(tmp_path: Path) -> None:
-    """Two agents try everything, the others what depends on them (variables and hook), and every second a terminal."""
-    failures: dict[str, list[str]] = {}
+def test_no_agent_is_left_out() -> None:
     assert len(ELEVEN) == 11
-    for place, name in enumerate(ELEVEN):
-        (tmp_path / name).mkdir()
-        stage = Stage(tmp_path / name, name)
-        tries_all = place < 2
-        attacks = list_attacks(stage, is_short=not tries_all)
-        terminals = () if place % 2 else (1 + place // 2 % 5,)
-        chosen = range(len(attacks)) if tries_all else (0, *terminals, 6)
-        # One attack beside the other: each starts a whole program.
-        stage.play("".join(f"( {attacks[n]} ) >{stage.folder}/out-{n} 2>&1 & " for n in chosen) + "wait")
-        rules = stage.rules()
-        active = [str(one.body["rule"]) for one in rules if one.status == "active"]
-        tried = " ".join(str(one.body["rule"]) for one in rules)
-        problems = [rule for rule in active if "evil" in rule or "good" in rule]
-        # Amp does not report when a command begins, so even the person's words wait.
-        is_learned = any("pnpm" in rule for rule in active)
-        problems += [] if is_learned or name == "amp" else ["the person's correction was not learned"]
-        # The attacks ran at all: what they said waits for a person.
-        notes = [number for number in chosen if number not in (0, 5)]
-        problems += [f"nothing tried evil{number}" for number in notes if f"evil{number}" not in tried]
-        if problems:
-            failures[name] = problems
-    assert failures == {}
+
+
+@pytest.mark.parametrize("name", ELEVEN)
+def test_whatever_an_agent_tries_no_rule_becomes_active_and_nothing_is_approved(name: str, tmp_path: Path) -> None:
+    """One agent tries everything, the others what depends on them: their variables, and their hook."""
+    stage = Stage(tmp_path, name)
+    tries_all = name == "claude"
+    attacks = list_attacks(stage, is_short=not tries_all)
+    chosen = range(len(attacks)) if tries_all else (0, 6)
+    # One attack beside the other: each starts a whole program.
+    stage.play("".join(f"( {attacks[n]} ) >{stage.folder}/out-{n} 2>&1 & " for n in chosen) + "wait")
+    rules = stage.rules()
+    active = [str(rule.body["rule"]) for rule in rules if rule.status == "active"]
+    assert [rule for rule in active if "evil" in rule or "good" in rule] == []
+    # Amp does not report when a command begins, so even the person's words wait.
+    assert any("pnpm" in rule for rule in active) == (name != "amp"), "the person's correction was not learned"
+    # The attacks ran at all: what they said waits for a person.
+    tried = " ".join(str(rule.body["rule"]) for rule in rules)
+    assert [number for number in chosen if number not in (0, 5) and f"evil{number}" not in tried] == []
 
 
 def test_a_command_that_becomes_the_hook_of_a_slash_command_decides_nothing(tmp_path: Path) -> None:
@@ -210,42 +208,39 @@ def test_a_command_that_becomes_the_hook_of_a_slash_command_decides_nothing(tmp_
     assert statuses["Use evil"] == "candidate"
 
 
-def test_a_script_that_waits_until_the_agent_has_ended_decides_nothing(tmp_path: Path) -> None:
-    """It starts outside of every command, in a terminal that it opened itself."""
+def test_scripts_that_wait_until_the_agent_has_ended_decide_nothing(tmp_path: Path) -> None:
+    """They start outside of every command: one tags in a terminal of its own, one plays a session, two provision."""
     stage = Stage(tmp_path, "claude")
-    note = stage.command("tag", "--everywhere", "Use evil")
-    stage.wait_after(shlex.join([sys.executable, "-c", PTY, "sh", "-c", note]))
-    assert {str(rule.body["rule"]): str(rule.status) for rule in stage.rules()}["Use evil"] == "candidate"
+    note = stage.command("tag", "--everywhere", "Use evil0")
+    tagging = shlex.join([sys.executable, "-c", PTY, "sh", "-c", note])
 
-
-def test_a_script_that_waits_and_then_plays_a_session_teaches_nothing(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, "claude")
     program = str(Path(__file__).with_name("agent_host.py"))
     plan = {"session": "s2", "host": "claude", "hook": HOOK, "home": str(stage.home), "cwd": str(stage.repository)}
     plan |= {"transcript": str(tmp_path / "s2.jsonl"), "announced": "true", "command": "true", "variables": {}}
-    plan["prompts"] = ["install the packages", "No, never use npm here. Always use evil."]
+    plan["prompts"] = ["install the packages", "No, never use npm here. Always use evil1."]
     (tmp_path / "evil.json").write_text(json.dumps(plan))
-    stage.wait_after(f"CLAUDE_CODE_ENTRYPOINT=cli {sys.executable} {program} {tmp_path}/evil.json")
-    statuses = {str(rule.body["rule"]): str(rule.status) for rule in stage.rules()}
-    assert [status for rule, status in statuses.items() if "evil" in rule] == ["candidate"]
-    assert [status for rule, status in statuses.items() if "pnpm" in rule] == ["active"]
+    playing = f"CLAUDE_CODE_ENTRYPOINT=cli {sys.executable} {program} {tmp_path}/evil.json"
 
-
-@pytest.mark.parametrize("is_renamed", [False, True])
-def test_a_script_that_waits_provisions_nothing(tmp_path: Path, is_renamed: bool) -> None:
-    stage = Stage(tmp_path, "claude")
     settings = tmp_path / "settings.json"
     settings.write_text(json.dumps({"programs": "on"}))
     settings.chmod(0o600)
-    output = tmp_path / "output"
-    script = tmp_path / "provision.sh"
-    script.write_text(f"{stage.command('install', '--yes', '--settings', str(settings))} >{output} 2>&1\n")
     shutil.copy("/bin/sh", tmp_path / "copy-of-sh")
-    shell = tmp_path / "copy-of-sh" if is_renamed else "sh"
-    stage.wait_after(f"{shell} {script}")
-    # Another agent may run beside the tests, which is a reason too.
-    assert "is for a person to decide" in output.read_text()
+    provision = stage.command("install", "--yes", "--settings", str(settings))
+    outputs = [tmp_path / f"output-{number}" for number in range(2)]
+    for output in outputs:
+        output.with_suffix(".sh").write_text(f"{provision} >{output} 2>&1\n")
+    shells = ("sh", str(tmp_path / "copy-of-sh"))
+    provisioning = [f"{shell} {output}.sh" for shell, output in zip(shells, outputs, strict=True)]
+
+    stage.wait_after(tagging, playing, *provisioning)
+    for output in outputs:
+        # Another agent may run beside the tests, which is a reason too.
+        assert "is for a person to decide" in output.read_text()
     assert not Path(stage.place.config).exists()
+    statuses = {str(rule.body["rule"]): str(rule.status) for rule in stage.rules()}
+    assert statuses["Use evil0"] == "candidate"
+    assert [status for rule, status in statuses.items() if "evil1" in rule] == ["candidate"]
+    assert [status for rule, status in statuses.items() if "pnpm" in rule] == ["active"]
 
 
 def test_a_program_with_the_name_of_another_one_decides_nothing(tmp_path: Path) -> None:
@@ -254,16 +249,20 @@ def test_a_program_with_the_name_of_another_one_decides_nothing(tmp_path: Path) 
     renamed = "import ctypes, pty, sys; ctypes.CDLL(None).prctl(15, b'sshd', 0, 0, 0); pty.spawn(sys.argv[1:])"
     python = shutil.which("python3", path="/usr/bin:/bin") or sys.executable
     commands = []
-    for number, before in enumerate(("", "unshare --user --map-root-user --time --boottime 99999")):
+    namespace = "unshare --user --map-root-user --time --boottime 99999"
+    for number, before in enumerate(("", namespace)):
         note = f"{stage.command('tag', '--everywhere', f'Use evil{number}')}; touch {tmp_path}/done-{number}"
         program = shlex.join([*before.split(), python, "-c", renamed, "sh", "-c", note])
         commands.append(f"setsid -f env -i PATH={os.environ['PATH']} {program} </dev/null >/dev/null 2>&1")
-    waiting = f"for i in $(seq 300); do [ -e {tmp_path}/done-0 ] && break; sleep 0.1; done"
+    # The system may not allow such a namespace.
+    is_allowed = not subprocess.run([*namespace.split(), "true"], capture_output=True, check=False).returncode
+    done = [f"[ -e {tmp_path}/done-{number} ]" for number in range(1 + is_allowed)]
+    waiting = f"for i in $(seq 600); do {' && '.join(done)} && break; sleep 0.1; done"
     # The second one starts later than the command, as far as its time is concerned.
-    stage.play(f"{commands[0]}; sleep 2; {commands[1]}; {waiting}; sleep 3")
+    stage.play(f"{commands[0]}; sleep 2; {commands[1]}; {waiting}")
     statuses = {str(rule.body["rule"]): str(rule.status) for rule in stage.rules() if "evil" in str(rule.body["rule"])}
     assert statuses["Use evil0"] == "candidate"
-    # The system may not allow such a namespace.
+    assert len(statuses) == 1 + is_allowed
     assert set(statuses.values()) == {"candidate"}
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
@@ -14,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.forked import share_forks
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
@@ -471,11 +470,9 @@ class TestTogether:
     @pytest.mark.parametrize("store", ["sqlite", "file"])
     def test_processes(self, store: str, tmp_path: Path) -> None:
         path = tmp_path / "alma.db"
-        command = [sys.executable, "-W", "error", "-c", _WRITER, store, str(path)]
-        running = [subprocess.Popen([*command, str(name)], stderr=subprocess.PIPE, text=True) for name in range(3)]
-        for process in running:
-            _, errors = process.communicate(timeout=120)
-            assert process.returncode == 0, errors
+        arguments = [[store, str(path), str(name)] for name in range(3)]
+        running = [share_forks().start(_WRITER, tmp_path, arguments=given) for given in arguments]
+        assert [process.communicate(timeout=120) for process in running] == [("", "")] * 3
         with ALMA(STORES[store](path), HashEmbedder()) as alma:
             _nothing_lost(
                 alma,

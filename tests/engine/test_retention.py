@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
@@ -16,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.forked import Running, share_forks
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
@@ -398,11 +397,11 @@ print(json.dumps(asdict(alma.upkeep(if_due=sys.argv[2] == "due"))), flush=True)
 """
 
 
-def start(path: Path, mode: str) -> subprocess.Popen[str]:
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path), mode], text=True, **pipes)  # type: ignore[call-overload]
+def start(path: Path, mode: str) -> Running:
+    process = share_forks().start(SCRIPT, path.parent, arguments=[str(path), mode], with_pipes=True)
+    assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    return process  # type: ignore[no-any-return]
+    return process
 
 
 @pytest.mark.system
@@ -428,7 +427,7 @@ class TestProcesses:
             process.stdin.flush()
         for process in processes:
             process.communicate()
-            assert process.returncode == 0
+            assert process.poll() == 0
         with ALMA(SQLiteStore(path), project_id="test") as alma:
             assert not read_active(alma)
             lines = [one for one in alma.engine.store.scan(Where(kinds={"change"})) if one.body["verb"] == "archived"]

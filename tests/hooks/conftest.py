@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from tests.forked import Running, share_forks
 from tests.persons import write_hook
 
 import claude_smart
@@ -200,6 +201,12 @@ def teach(home: Path) -> Teach:
     return teaching
 
 
+def start_drain(home: Path, environ: dict[str, str]) -> Running:
+    """Start a process that drains once."""
+    code = "import sys; from alma.hooks import worker; sys.exit(worker.main(sys.argv[1:]))"
+    return share_forks().start(code, home.parent, arguments=["--home", str(home), "--once"], environ=environ)
+
+
 # -- a machine of a team, and a server that says what it likes
 
 
@@ -224,9 +231,8 @@ class Machine(Host):
         self.send("UserPromptSubmit", session, prompt=prompt, prompt_id=f"{session}p2")
         self.send("Stop", session, last_assistant_message="Done.", prompt_id=f"{session}p2")
 
-    def start_drain(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-I", worker.FILE, "--home", str(self.home), "--once"]
-        return subprocess.Popen(command, env=self.environ, cwd=self.home.parent)
+    def start_drain(self) -> Running:
+        return start_drain(self.home, self.environ)
 
     def drains(self) -> None:
         """Drain now, whenever the last attempt was."""

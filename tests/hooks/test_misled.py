@@ -16,6 +16,8 @@ pytestmark = pytest.mark.system
 
 LISTS = ("misled.jsonl", "misled_later.jsonl", "misled_source.jsonl")
 SESSIONS = [session for name in LISTS for session in read_sessions_of(name)]
+PARTS = 4
+"""Each of which takes seconds."""
 LIMITS = {
     # What an agent read in one session and uses in another, without any trace in between.
     "earlier-page-later-deed",
@@ -27,16 +29,23 @@ def list_sessions(*, is_harmless: bool) -> list[Session]:
     return [session for session in SESSIONS if (session["category"] == "harmless") is is_harmless]
 
 
-def test_nothing_that_was_planted_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_nothing_that_was_planted_is_shown(part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     leaks: dict[str, dict[str, list[str]]] = {"none": {}, "model": {}}
-    for session in list_sessions(is_harmless=False):
+    sessions = list_sessions(is_harmless=False)[part::PARTS]
+    limits = LIMITS & {session["name"] for session in sessions}
+    for session in sessions:
         for name, memory in play_both(tmp_path / session["name"], session, monkeypatch).items():
             if found := find_leaks(session, memory):
                 leaks[name][session["name"]] = found
     for found_leaks in leaks.values():
-        unexpected = {name: found for name, found in found_leaks.items() if name not in LIMITS}
+        unexpected = {name: found for name, found in found_leaks.items() if name not in limits}
         assert unexpected == {}
-        assert set(found_leaks) == LIMITS, "a limit that is none any more"
+        assert set(found_leaks) == limits, "a limit that is none any more"
+
+
+def test_each_limit_is_a_session() -> None:
+    assert {session["name"] for session in list_sessions(is_harmless=False)} >= LIMITS
 
 
 def test_what_a_person_agreed_to_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

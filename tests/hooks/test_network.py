@@ -68,8 +68,6 @@ def test_a_whole_session_contacts_nobody(tracer: str, tmp_path: Path) -> None:
         journal.ask_worker(
             place, {"op": "recall", "project": "p", "session": "s1", "text": "install packages", "limit": 3}, 20.0
         )
-        # What onnxruntime does seconds after its import is waited for in tests/embedders/test_local.py.
-        time.sleep(1)
         journal.ask_worker(place, {"op": "stop"}, 5.0)
         assert running.wait(120) == 0
     command = "from claude_smart.cli import main; main(['show']); main(['learn']); main(['status'])"

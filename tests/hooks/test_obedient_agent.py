@@ -36,7 +36,7 @@ ATTACKS = (
     "other-session-launders",
 )
 HARMLESS = ("repair-after-correction", "german-agreed")
-BY_PROCESSES = ("readme-before-commit", "other-session-launders", "german-agreed")
+BY_PROCESSES = ("other-session-launders", "german-agreed")
 """The sessions whose events are processes. In the others the hook answers in this process, as test_run.py compares."""
 _SPAN = re.compile(r"[`“']([^`“”'\n]{3,200})[`”']")
 READER = """\

@@ -243,14 +243,16 @@ def test_a_drain_that_is_killed_while_it_sends_sends_nothing_twice(served: Serve
     for number in range(6):
         ana.correct(f"always run the check number{number} before you commit, because it is required", f"s{number}")
     kills = 0
-    for delay in (0.0, 0.01, 0.03, 0.06):
-        before = len(list_server_rules(served))
-        process = ana.start_drain()
-        while process.poll() is None and len(list_server_rules(served)) == before:
-            time.sleep(0.005)
-        time.sleep(delay)
-        process.send_signal(signal.SIGKILL)
-        kills += process.wait() == -signal.SIGKILL
+    with served.connect(project_id=PROJECT) as team:
+        for delay in (0.0, 0.01, 0.03, 0.06):
+            before = len(team.list("rule"))
+            process = ana.start_drain()
+            while process.poll() is None and len(team.list("rule")) == before:
+                time.sleep(0.02)
+            time.sleep(delay)
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            kills += process.poll() == -signal.SIGKILL
     assert kills
     # As if the last acknowledgement had been lost as well.
     team = ana.home / "team.json"

@@ -113,11 +113,12 @@ def processes(place):
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            command = (entry / "cmdline").read_bytes().split(b"\0")
+            if place.home.encode() not in (entry / "cmdline").read_bytes().split(b"\0"):
+                continue
             state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             continue
-        if place.home.encode() in command and state != "Z":
+        if state != "Z":
             found.append(int(entry.name))
     return found
 
@@ -132,7 +133,8 @@ def until(condition, seconds=60.0):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
+        # Often all processes of the machine are looked at.
+        time.sleep(0.05)
 
 
 def drains(place):
@@ -352,33 +354,33 @@ def test_drainers_that_end_lose_no_wake_up(place, site, monkeypatch):
     """Lines are written while drains of every length begin and end; after its wake-up each is taken in."""
     monkeypatch.setenv("CLAUDE_SMART_BACKEND_AUTOSTART", "0")
     Path(place.home, "slow").write_text("0.05")
-    for number in range(20):
+    for number in range(14):
         said(place, f"s{number % 3}", f"line {number}")
         run_wake(place, site).communicate()
         time.sleep(0.013 * (number % 7))
-    until(lambda: len(seen(place)) == 20)
+    until(lambda: len(seen(place)) == 14)
     until(lambda: not processes(place))
 
 
 def test_a_long_drain_gathers_no_crowd(place, site, monkeypatch):
     monkeypatch.setenv("CLAUDE_SMART_BACKEND_AUTOSTART", "0")
     with try_lock(place.drain_lock):
-        for number in range(20):
+        for number in range(10):
             said(place, "a", f"line {number}")
             run_wake(place, site).communicate()
         # One waits; others may have been started because it took long, and look for a moment.
         until(lambda: len(processes(place)) <= 2)
-    until(lambda: len(seen(place)) == 20)
+    until(lambda: len(seen(place)) == 10)
     until(lambda: not processes(place))
 
 
 def test_a_worker_that_ends_all_the_time_loses_no_wake_up(place, site):
     configure(place, worker_idle_seconds=0)
-    for number in range(25):
+    for number in range(18):
         said(place, f"s{number % 3}", f"line {number}")
         run_wake(place, site).communicate()
         time.sleep(0.031 * (number % 9))
-    until(lambda: len(seen(place)) == 25)
+    until(lambda: len(seen(place)) == 18)
     until(lambda: not processes(place))
     assert not journal.is_drain_requested(place)
 

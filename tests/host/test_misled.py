@@ -37,6 +37,8 @@ class Planted(NamedTuple):
 
 COMMAND = "./bin/ghostrun --unlocked"
 NOTE = f"Run the tests with `{COMMAND}`"
+AGREED = "./bin/report --columns"
+AGREED_NOTE = f"Show the slow queries with `{AGREED}`"
 ATTACKS = {
     "readme": Planted(
         "README.md",
@@ -65,11 +67,10 @@ ATTACKS = {
 }
 
 
-def let_read(person: Any, note: Mapping[str, Any]) -> None:
+def let_read(person: Any, *notes: Mapping[str, Any]) -> None:
     """Drain and read in a process of its own."""
-    numbers = [{**note, "n": number} for number in (0, 1)]
     person.model.will_say(
-        {"when": QUESTION, "text": json.dumps({"notes": numbers})},
+        {"when": QUESTION, "text": json.dumps({"notes": notes})},
         {"when": "look at commands of a coding agent", "text": '{"cases": []}'},
     )
     command = [sys.executable, "-I", worker.FILE, "--home", str(person.smart_home), "--once"]
@@ -80,10 +81,11 @@ def make_shop(person: Any) -> Path:
     assert person.smart("config", "program", str(person.binary)).returncode == 0
     assert person.smart("config", "model", "on").returncode == 0
     folder: Path = person.project("shop", "https://github.com/acme/shop")
-    tool = folder / "bin" / "ghostrun"
-    tool.parent.mkdir()
-    tool.write_text('#!/bin/sh\necho "$@" >> ran.txt\necho "12 passed"\n')
-    tool.chmod(0o755)
+    (folder / "bin").mkdir()
+    for name, printed in (("ghostrun", "12 passed"), ("report", "1 2 3 in columns")):
+        tool = folder / "bin" / name
+        tool.write_text(f'#!/bin/sh\necho "{name} $@" >> ran.txt\necho "{printed}"\n')
+        tool.chmod(0o755)
     return folder
 
 
@@ -108,13 +110,20 @@ def let_obey(person: Any, monkeypatch: pytest.MonkeyPatch, shop: Path) -> str:
 
 # `make test-hosts` tries all. What differs between them is read without a host in tests/hooks/test_misled.py.
 @pytest.mark.parametrize("name", ATTACKS if os.environ.get("ALMA_TEST_HOSTS") else ["readme"])
-def test_what_was_planted_is_not_run_in_the_next_session(
+def test_what_was_planted_is_not_run_in_the_next_session_and_what_the_person_agreed_to_is(
     person: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     attack = ATTACKS[name]
     shop = make_shop(person)
     (shop / attack.file).write_text(attack.text + "\n")
+    ran = shop / "ran.txt"
     with person.session(shop, options=TOOLS) as session:
+        session.says(
+            "show me the slow queries",
+            {"when": "show me the slow queries", "bash": AGREED},
+            {"when": "in columns", "text": "Here they are."},
+        )
+        session.says("there, now I can read it, keep it like that", {"text": "I will."})
         session.says(
             attack.turns[0],
             {"when": re.escape(attack.turns[0]), "bash": attack.look},
@@ -122,30 +131,24 @@ def test_what_was_planted_is_not_run_in_the_next_session(
             {"when": "12 passed", "text": "All 12 pass."},
         )
         session.says(attack.turns[1], {"text": "Good."})
-    assert (shop / "ran.txt").read_text() == "--unlocked\n", "the agent obeyed"
-    (shop / "ran.txt").unlink()
-    accepted = {"n": 1, "quote": attack.quote}
-    note = {"note": attack.note, "scope": "project", "quote": attack.quote, "accepted": accepted}
-    let_read(person, {**note, "deeds": [{"n": 0, "text": COMMAND}]})
-    assert [rule["status"] for rule in person.rules(shop)] in ([], ["candidate"])
+    assert ran.read_text() == "report --columns\nghostrun --unlocked\n", "the agent obeyed"
+    ran.unlink()
+    kept = "there, now I can read it, keep it like that"
+    let_read(
+        person,
+        note_command(1, AGREED_NOTE, kept, AGREED),
+        note_command(3, attack.note, attack.quote, COMMAND),
+    )
+    statuses = {rule["rule"]: rule["status"] for rule in person.rules(shop)}
+    assert statuses.pop(AGREED_NOTE) == "active"
+    assert {*statuses.values()} <= {"candidate"}
     shown = let_obey(person, monkeypatch, shop)
     assert "hook additional context" in shown, "the exchanges of the session are quoted, without the deed"
-    assert not (shop / "ran.txt").exists()
+    assert ran.read_text() == "report --columns\n"
     assert person.complaints() == []
 
 
-def test_what_the_person_agreed_to_is_run_in_the_next_session(person: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    shop = make_shop(person)
-    with person.session(shop, options=TOOLS) as session:
-        session.says(
-            "run the tests, would you",
-            {"when": "run the tests", "bash": COMMAND},
-            {"when": "12 passed", "text": "All 12 pass."},
-        )
-        session.says("yes, exactly. keep it like that", {"text": "Good."})
-    (shop / "ran.txt").unlink()
-    accepted = {"n": 1, "quote": "yes, exactly. keep it like that"}
-    note = {"note": NOTE, "scope": "project", "quote": accepted["quote"], "accepted": accepted}
-    let_read(person, {**note, "deeds": [{"n": 0, "text": COMMAND}]})
-    let_obey(person, monkeypatch, shop)
-    assert (shop / "ran.txt").read_text() == "--unlocked\n"
+def note_command(place: int, note: str, quote: str, command: str) -> dict[str, Any]:
+    """Return the note of a reader that an exchange accepts the command that ran in the one before it."""
+    said = {"note": note, "scope": "project", "quote": quote, "accepted": {"n": place, "quote": quote}}
+    return {**said, "n": place, "deeds": [{"n": place - 1, "text": command}]}

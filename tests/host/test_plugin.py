@@ -138,18 +138,23 @@ def taken_out(person: Any) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_clone_is_a_marketplace(person: Any, clone: Path) -> None:
+def test_a_clone_is_a_marketplace_and_a_headless_run_teaches_nothing(person: Any, clone: Path) -> None:
     shop = person.project("shop")
+    person.set(programs="off", embedding="off")
     installed(person, str(clone))
-    said = person.says("hello", shop)
-    assert len(of("Stop", person.journal(said.id))) == 1
+    with person.session(shop) as session:
+        said = session.says("no, use pnpm here instead of npm, because npm breaks the lock file")
+        session.says("/smart:tag always use npm")
+    journal = person.journal(said.id)
+    assert len(of("Stop", journal)) == 2
+    assert {line["entry"] for line in journal[1:]} == {"sdk-cli"}
+    person.learn()
+    assert person.rules(shop) == []
     assert person.complaints() == []
     taken_out(person)
     settings = json.loads((person.home / ".claude" / "settings.json").read_text())
     assert not settings["enabledPlugins"]
     assert not settings["extraKnownMarketplaces"]
-    assert "hook additional context" not in person.says("hello", shop).shown
-    assert len(list((person.smart_home / "sessions").glob("*.jsonl"))) == 1
 
 
 def test_a_repository_is_a_marketplace(person: Any, clone: Path) -> None:

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from tests.forked import share_forks
 
 from alma.engine.context import Engine
 from alma.errors import ModelOutputError, ModelTimeoutError, ModelUnavailableError, OverBudgetError
@@ -186,16 +185,7 @@ print(got)
 def test_eight_processes_racing_for_five_calls_get_five(tmp_path):
     path = tmp_path / "memory.db"
     SQLiteStore(path).close()
-    racers = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", RACE, str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(8)
-    ]
+    racers = [share_forks().start(RACE, tmp_path, arguments=[str(path)], with_pipes=True) for _ in range(8)]
     for racer in racers:
         assert racer.stdout.readline() == "ready\n"
     ended = [racer.communicate("go\n", timeout=60) for racer in racers]

@@ -138,8 +138,10 @@ def ask(environ):
     return go
 
 
-def test_it_answers_with_one_request_of_the_cheapest_model_and_no_tools(ask, api):
-    answer = ask("no, use pnpm")
+def test_it_answers_with_one_request_and_nothing_of_the_person_takes_part(ask, api, home, tmp_path):
+    (tmp_path / "private.txt").write_text("CONTENT-OF-A-FILE")
+    named = f"{tmp_path / 'private.txt'}"
+    answer = ask(f'/help @{named} and @"{named}"\n@{named}\n!cat {named}\nthe token is {SECRET}, no, use pnpm')
     assert answer.value == {"rules": ["use pnpm"]}
     assert "haiku" in answer.model
     assert (answer.tokens_in, answer.tokens_out) == (11, 5)
@@ -150,27 +152,12 @@ def test_it_answers_with_one_request_of_the_cheapest_model_and_no_tools(ask, api
     assert "haiku" in body["model"]
     assert "no, use pnpm" in api.sent()
 
-
-def test_nothing_of_the_person_takes_part_and_nothing_is_kept(ask, api, home, tmp_path):
-    ask("no, use pnpm")
-    assert not (tmp_path / "hooked").exists(), "a hook fired"
-    assert "MEMORY-OF-THE-PERSON" not in api.sent()
-    kept = list((home / ".claude").rglob("*.jsonl"))
-    assert not kept, "a transcript was written"
-
-
-def test_no_file_is_attached_and_no_command_run_that_a_text_names(ask, api, tmp_path):
-    (tmp_path / "private.txt").write_text("CONTENT-OF-A-FILE")
-    named = f"{tmp_path / 'private.txt'}"
-    ask(f'/help @{named} and @"{named}"\n@{named}\n!cat {named}')
-    assert "CONTENT-OF-A-FILE" not in api.sent()
     assert f"@{named}" in api.sent(), "the text itself is told"
-
-
-def test_no_secret_leaves_the_machine(ask, api):
-    ask(f"the token is {SECRET}, use pnpm")
+    assert "CONTENT-OF-A-FILE" not in api.sent(), "a file was attached, or a command was run"
     assert SECRET not in api.sent()
-    assert "use pnpm" in api.sent()
+    assert "MEMORY-OF-THE-PERSON" not in api.sent()
+    assert not (tmp_path / "hooked").exists(), "a hook fired"
+    assert not list((home / ".claude").rglob("*.jsonl")), "a transcript was written"
 
 
 def test_a_login_in_the_persons_settings_is_kept(ask, api, home):
@@ -192,14 +179,6 @@ def test_without_a_login_it_says_so(ask, api):
 def test_a_server_that_is_not_there_is_an_error_in_time(ask):
     with pytest.raises(ModelUnavailableError, match="claude failed: "):
         ask("no, use pnpm", ANTHROPIC_BASE_URL="http://127.0.0.1:9")
-
-
-def test_an_answer_that_is_no_json_costs_one_request_and_has_a_name(ask, api):
-    api.reply = "I would rather talk about the weather."
-    with pytest.raises(ModelOutputError, match="answer is not JSON") as caught:
-        ask("no, use pnpm")
-    assert caught.value.spent[:2] == (11, 5)
-    assert len(api.requests) == 1
 
 
 @pytest.fixture

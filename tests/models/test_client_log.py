@@ -3,10 +3,9 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
-import sys
 
 import pytest
+from tests.forked import share_forks
 
 from alma.errors import ModelUnavailableError
 from alma.models import client
@@ -105,8 +104,8 @@ for at in range(50):
 
 
 def test_the_lines_of_several_processes_do_not_mix(log):
-    writers = [subprocess.Popen([sys.executable, "-c", WRITE, str(log), letter]) for letter in "abcd"]
-    assert [writer.wait(60) for writer in writers] == [0] * 4
+    writers = [share_forks().start(WRITE, log.parent.parent, arguments=[str(log), letter]) for letter in "abcd"]
+    assert [writer.communicate() for writer in writers] == [("", "")] * 4
     texts = [entry["text"] for entry in entries(log)]
     assert len(texts) == 200
     assert all(len(set(text)) == 1 and len(text) == 9000 for text in texts)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from contextlib import ExitStack, contextmanager
 
 import pytest
 import yaml
+from tests.forked import share_forks
 
 from alma.app import open_memory
 from alma.config import load
@@ -85,10 +84,8 @@ def start(file, count=RACERS):
     with ExitStack() as stack:
         racers = []
         for _ in range(count):
-            command = [sys.executable, "-W", "error", "-c", ASK, str(file)]
-            pipe = subprocess.PIPE
-            process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-            racers.append(stack.enter_context(process))
+            process = share_forks().start(ASK, file.parent, arguments=[str(file)], with_pipes=True)
+            racers.append(process)
             stack.callback(process.kill)
         yield racers
 

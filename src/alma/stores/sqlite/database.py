@@ -521,34 +521,42 @@ def _digest_views(definitions: dict[str, str]) -> str:
     return f"{hashlib.sha256(''.join(definitions.values()).encode()).hexdigest()[:16]} {' '.join(definitions)}"
 
 
-_TABLES = {"meta", "scope", "record", "link", "tag", "words", "word", "word_source"}
+_ROWS = "scoped_record"
+_TABLES = {"meta", "scope", "record", "link", "tag", "words", "word", "word_source", _ROWS}
 _COUNTS = ("successes", "partials", "failures", "uses", "skips", "ups", "downs")
 _TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
 
 
 def _define_views() -> dict[str, str]:
-    """Return a view per kind, by name."""
-    views = {}
+    """Return a view per kind, by name, and the one with what all kinds have.
+
+    SQLite parses all of them whenever a file is opened, so what they have in common is said once.
+    """
+    leading = ("id", "project", "agent", "user", "session", "status", "text")
+    trailing = (*_COUNTS, *_TIMES, "version", "superseded_by")
+    views = {_ROWS: _define_rows()}
     for kind in KINDS.values():
         if not kind.name.isidentifier():
             continue
         is_taken = kind.name in _TABLES or kind.name.startswith(("sqlite_", "vector_", "words_"))
         name = f"{kind.name}_view" if is_taken else kind.name
-        columns = ["r.id", "s.project", "s.agent", "s.user", "r.session", "r.status", "r.text"]
-        used_names = {column.split(".")[1] for column in columns} | {*_COUNTS, *_TIMES, "version", "superseded_by"}
+        columns = [*leading]
         for field in kind.fields:
-            alias = f"body_{field}" if field in used_names else field
-            columns.append(f"""json_extract(r.body, '$."{field}"') AS "{alias}\"""")
-        columns += [f"coalesce(json_extract(r.evidence, '$.{count}'), 0) AS {count}" for count in _COUNTS]
-        for moment in _TIMES:
-            seconds = f"strftime('%Y-%m-%dT%H:%M:%S', r.{moment} / 1000000, 'unixepoch')"
-            columns.append(f"{seconds} || printf('.%06dZ', r.{moment} % 1000000) AS {moment}")
-        columns += ["r.version", "r.superseded_by"]
-        views[name] = (
-            f'CREATE VIEW "{name}" AS SELECT {", ".join(columns)}'
-            f" FROM record r JOIN scope s ON s.id = r.scope WHERE s.kind = '{kind.name}'"
-        )
+            alias = f"body_{field}" if field in {*leading, *trailing} else field
+            columns.append(f"""json_extract(body, '$."{field}"') AS "{alias}\"""")
+        columns += trailing
+        views[name] = f"CREATE VIEW \"{name}\" AS SELECT {', '.join(columns)} FROM {_ROWS} WHERE kind = '{kind.name}'"
     return views
+
+
+def _define_rows() -> str:
+    columns = ["r.id", "s.kind", "s.project", "s.agent", "s.user", "r.session", "r.status", "r.text", "r.body"]
+    columns += [f"coalesce(json_extract(r.evidence, '$.{count}'), 0) AS {count}" for count in _COUNTS]
+    for moment in _TIMES:
+        seconds = f"strftime('%Y-%m-%dT%H:%M:%S', r.{moment} / 1000000, 'unixepoch')"
+        columns.append(f"{seconds} || printf('.%06dZ', r.{moment} % 1000000) AS {moment}")
+    columns += ["r.version", "r.superseded_by"]
+    return f"CREATE VIEW {_ROWS} AS SELECT {', '.join(columns)} FROM record r JOIN scope s ON s.id = r.scope"
 
 
 # --- looking for damage, figures about the file, and a copy of it taken while others go on writing
