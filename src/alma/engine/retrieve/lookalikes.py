@@ -178,6 +178,8 @@ class _Company:
         self.engine = engine
         self.records = records
         self.fullness = min(1.0, max(0.0, (len(records) - _FEW) / (_MANY - _FEW)))
+        # Asked of the texts that were compared with the task: no more texts have to be judged.
+        self._is_known = [engine.knows(record.text) for record in records]
         self._cosines: dict[int, Sequence[float | None]] = {}
         self._surroundings: dict[tuple[int, bool], float] = {}
 
@@ -228,21 +230,24 @@ class _Company:
         cosine = self._get_cosine(place, other_place)
         if cosine is None or cosine >= WORTH_READING:
             return False
-        # In languages that the embedder does not know, words decide. Whether it knows a text was asked before.
-        older, newer = self.records[place], self.records[other_place]
-        return cosine < _FAR or (self.engine.knows(older.text) and self.engine.knows(newer.text))
+        # In languages that the embedder does not know, words decide.
+        return cosine < _FAR or (self._is_known[place] and self._is_known[other_place])
 
     def _compare(self, place: int, other_place: int) -> NearPair | None:
         """Return two memories as a pair if they are near and stand out."""
         older, newer = self.records[place], self.records[other_place]
         cosine = self._get_cosine(place, other_place)
+        is_near = cosine is not None and cosine >= WORTH_READING
+        are_known = self._is_known[place] and self._is_known[other_place]
+        if is_near and are_known and not self._stands_out(place, other_place, cosine or 0.0, by_words=False):
+            return None
+        by_words = False
         can_be_read = cosine is not None and _can_read_pair(self.engine, older, newer)
-        if can_be_read and cosine is not None:
-            is_near = cosine >= WORTH_READING and self._stands_out(place, other_place, cosine, by_words=False)
-            is_pair = is_near and not _are_apart(older, newer)
-            return NearPair(older, newer, cosine, can_be_read, self.fullness) if is_pair else None
-        likeness = measure_likeness(self.engine, older, newer, cosine, ALIKE)
-        by_words = not _have_vectors(self.engine, older, newer, cosine)
+        if can_be_read:
+            likeness = cosine if is_near and not _are_apart(older, newer) else None
+        else:
+            likeness = measure_likeness(self.engine, older, newer, cosine, ALIKE)
+            by_words = not _have_vectors(self.engine, older, newer, cosine)
         if likeness is None or not self._stands_out(place, other_place, likeness, by_words=by_words):
             return None
         return NearPair(older, newer, likeness, can_be_read, self.fullness)
