@@ -341,10 +341,13 @@ def _find_best(search: Search, query: str, rest: Clause, within: Clause = Clause
     """Return the best that `rest` allows; None when there may be more of them than were looked at."""
     if not query:
         return []
-    most = _GROWTH * search.first
-    best = search.db.execute(_BEST.format(within.sql), (query, *within.params, most)).fetchall()
-    hits = _keep_wanted(search, best, rest, search.limit)
-    return hits if len(hits) >= search.limit or len(best) < most else None
+    # Usually most of the best are wanted; to fetch more of them costs as much as to rank them.
+    for most in (search.first, _GROWTH * search.first):
+        best = search.db.execute(_BEST.format(within.sql), (query, *within.params, most)).fetchall()
+        hits = _keep_wanted(search, best, rest, search.limit)
+        if len(hits) >= search.limit or len(best) < most:
+            return hits
+    return None
 
 
 def _keep_wanted(search: Search, best: list[tuple[int, float]], rest: Clause, enough: int) -> list[Hit]:
