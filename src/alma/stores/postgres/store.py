@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple
 
@@ -201,16 +201,30 @@ class PostgresStore:
         if limit <= 0:
             return []
         hits = self._db.read(lambda connection: self._searcher.find_nearest(connection, vector, where, limit))
-        if len(vector) in self._searcher.lacking and not self._db.read_only:
-            self._build_in_background(len(vector))
-        return [Hit(restore_text(hit.id), hit.score) for hit in hits]
+        self._build_missing_index(len(vector))
+        return _restore_hits(hits)
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
         """Return the records that best match the words, best first."""
         if limit <= 0:
             return []
         hits = self._db.read(lambda connection: self._words.match(connection, words, where, limit))
-        return [Hit(restore_text(hit.id), hit.score) for hit in hits]
+        return _restore_hits(hits)
+
+    def nearest_by_kind(self, vector: Vector, where: Where, limits: Mapping[str, int]) -> dict[str, list[Hit]]:
+        """Return for each kind the records whose vectors are nearest, best first."""
+        positive = {kind: limit for kind, limit in limits.items() if limit > 0}
+        found = self._db.read(
+            lambda connection: self._searcher.find_nearest_by_kind(connection, vector, where, positive)
+        )
+        self._build_missing_index(len(vector))
+        return {kind: _restore_hits(found.get(kind, ())) for kind in limits}
+
+    def match_by_kind(self, words: str, where: Where, limits: Mapping[str, int]) -> dict[str, list[Hit]]:
+        """Return for each kind the records that best match the words, best first."""
+        positive = {kind: limit for kind, limit in limits.items() if limit > 0}
+        found = self._db.read(lambda connection: self._words.match_by_kind(connection, words, where, positive))
+        return {kind: _restore_hits(found.get(kind, ())) for kind in limits}
 
     def count(self, where: Where) -> dict[tuple[str, str, str], int]:
         """Return how many records there are of each kind, agent and status."""
@@ -267,7 +281,10 @@ class PostgresStore:
         # With `notify=False` too, because stores in other processes may listen.
         connection.execute("SELECT pg_notify(%s, '')", (self._db.channel,))
 
-    def _build_in_background(self, dim: int) -> None:
+    def _build_missing_index(self, dim: int) -> None:
+        """Build the index of a dimension in the background, if there are many vectors and none."""
+        if dim not in self._searcher.lacking or self._db.read_only:
+            return
         self._searcher.lacking.discard(dim)
         if not self._building.acquire(blocking=False):
             return
@@ -282,6 +299,10 @@ class PostgresStore:
                 self._building.release()
 
         threading.Thread(target=build, name="alma-index", daemon=True).start()
+
+
+def _restore_hits(hits: Iterable[Hit]) -> list[Hit]:
+    return [Hit(restore_text(hit.id), hit.score) for hit in hits]
 
 
 # --- writing
