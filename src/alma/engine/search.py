@@ -131,10 +131,12 @@ def find_hits_by_kind(
 ) -> Found:
     """Return what `find_hits` finds of each kind, so many of each, with few searches over all of them."""
     meaning = _find_nearest_kinds(engine, vectors, where, limits)
-    # Looking for words that many records hold costs much more than finding out that there is no record of a kind.
-    lacking = {kind for kind in limits if vectors and not meaning[kind]}
-    if lacking and next(iter(engine.store.scan(replace(where, kinds=lacking), 1)), None) is not None:
-        lacking = set()
+    lacking: set[str] = set()
+    if not isinstance(engine.store, MatchesByKind):
+        # Looking for words that many records hold costs much more than finding out that there is no record of a kind.
+        lacking = {kind for kind in limits if vectors and not meaning[kind]}
+        if lacking and next(iter(engine.store.scan(replace(where, kinds=lacking), 1)), None) is not None:
+            lacking = set()
     present = {kind: limit for kind, limit in limits.items() if kind not in lacking}
     by_word = _match_kinds(engine, query, where, present)
     ids = [hit.id for hits in (*meaning.values(), *by_word.values()) for hit in hits]

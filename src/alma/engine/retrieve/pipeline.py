@@ -474,7 +474,9 @@ def _find_replaced(context: RetrievalContext) -> list[tuple[Record, Record]]:
     hits = by_meaning(engine, context.vectors, where, _MAX_REPLACED)
     if not engine.knows(context.question.text):
         hits += by_words(engine.store, context.question.text, where, _MAX_REPLACED)
-    pairs = []
+    pairs: list[tuple[Record, Record]] = []
+    if not hits:
+        return pairs
     for old in engine.store.get(list(dict.fromkeys(hit.id for hit in hits))):
         new: Record | None = old
         for _ in range(_MAX_SUCCESSIONS):

@@ -14,6 +14,7 @@ import json
 import math
 import re
 import struct
+import sys
 import time
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -116,7 +117,11 @@ def decode_vector(data: bytes) -> Vector:
     """Return the codes of a vector as `halfvec_send` sends it, or of a zero vector as `int4send` sends its length."""
     if len(data) == 4:
         return bytes(int.from_bytes(data, "big"))
-    return bytes(map(_HALVES.__getitem__, memoryview(data)[4:].cast("H")))
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return bytes(map(_HALVES.__getitem__, memoryview(data)[4:].cast("H")))
+    codes: Vector = numpy.frombuffer(data, ">f2", offset=4).astype(numpy.int8).tobytes()
+    return codes
 
 
 class Searcher:

@@ -160,6 +160,8 @@ class PostgresStore:
     def get(self, ids: Sequence[str]) -> list[Record]:
         """Return the records with these ids, in order; unknown ids are left out."""
         names = [escape_text(name) for name in ids]
+        if not names:
+            return []
         records = {record.id: record for record in map(_decode_row, self._fetch(names))}
         return [records[name] for name in map(str.__str__, ids) if name in records]
 
@@ -349,13 +351,17 @@ def _write_rows(connection: Connection, tenant: str, rows: Sequence[EncodedRecor
             query = "SELECT version FROM record WHERE tenant = %s AND id = %s"
             [(version,)] = connection.execute(query, (tenant, row.values[0])).fetchall()
             raise refuse_version(row.record, version)
+    # What is new has nothing to be removed.
+    changed = [row for row in rows if row.record.version > 1]
     delete = (
         "DELETE FROM passage p USING unnest(%s::text[], %s::int[]) AS u (id, many)"
         " WHERE p.tenant = %s AND p.id = u.id AND p.i >= u.many"
     )
-    connection.execute(delete, ([row.values[0] for row in rows], [len(row.passages) for row in rows], tenant))
-    without = [row.values[0] for row in rows if not row.terms]
-    connection.execute("DELETE FROM term WHERE tenant = %s AND id = ANY(%s)", (tenant, without))
+    if changed:
+        connection.execute(delete, ([row.values[0] for row in changed], [len(row.passages) for row in changed], tenant))
+    without = [row.values[0] for row in changed if not row.terms]
+    if without:
+        connection.execute("DELETE FROM term WHERE tenant = %s AND id = ANY(%s)", (tenant, without))
     if passages := [passage for row in rows for passage in row.passages]:
         connection.execute(_PASSAGES, (*map(list, zip(*passages, strict=True)), tenant))
     if terms := [(row.values[0], row.terms) for row in rows if row.terms]:
