@@ -87,7 +87,7 @@ class Snapshots(Protocol):
     def snapshot(self) -> AbstractContextManager[None]:
         """All that this thread reads inside belongs to one moment. Nothing may be written inside.
 
-        A snapshot inside another is part of it.
+        It begins with the first read. A snapshot inside another is part of it.
         """
 
 

@@ -287,6 +287,8 @@ class Cache:
         shelf, count = self._shelves[len(vector)], count_candidates(limit)
         scopes = None if ids is None else np.fromiter(ids, "i8")
         numbers = filter.list_few(db)
+        if numbers == []:
+            return
         if numbers is not None:
             yield shelf.select(scopes, np.array(numbers, "i8")), None
             return
