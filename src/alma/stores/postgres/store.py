@@ -34,6 +34,9 @@ _TYPES = {
 }
 
 
+_TEXTS = ("id", *NAMES, "superseded_by", "text")
+
+
 def _list_columns(names: Iterable[str], table: str = "") -> str:
     return ", ".join(f'{table}"{name}"' for name in names)
 
@@ -376,8 +379,9 @@ def _decode_row(row: tuple[Any, ...]) -> Record:
     fields = dict(zip(_TYPES, values, strict=True))
     count = fields.pop("passages")
     try:
-        for name in ("id", *NAMES, "superseded_by", "text"):
-            fields[name] = restore_text(fields[name])
+        for name in _TEXTS:
+            if "\1" in fields[name]:
+                fields[name] = restore_text(fields[name])
         for name in ("links", "tags"):
             fields[name] = tuple(map(restore_text, fields[name]))
         decode_columns(fields)
