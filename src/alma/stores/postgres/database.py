@@ -16,7 +16,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, TypeVar
@@ -101,14 +101,13 @@ class PostgresDatabase:
 
     def fetch(self, query: str, params: Sequence[Any] = (), *, binary: bool = False) -> list[tuple[Any, ...]]:
         """Return the rows of a query. Its transaction is sent with it, as one message."""
-        if self._get_snapshot() is not None or not psycopg.Pipeline.is_supported():
+        if self._get_snapshot() is not None:
             return self.read(lambda connection: connection.execute(query, params, binary=binary).fetchall())
 
         def attempt(deadline: float) -> list[tuple[Any, ...]]:
             with self._borrow(deadline) as connection:
-                with connection.pipeline():
-                    connection.execute("BEGIN READ ONLY")
-                    connection.execute(f"SELECT {self._settings}")
+                with self._pipeline(connection):
+                    self._execute_begin(connection, "READ ONLY")
                     cursor = connection.execute(query, params, binary=binary)
                     connection.execute("COMMIT")
                 return cursor.fetchall()
@@ -158,11 +157,11 @@ class PostgresDatabase:
                 with suppress(psycopg.Error):  # If it was lost, there is nothing to end.
                     snapshot.stack.close()
 
-    def write(self, step: Callable[[Connection], T], ids: Sequence[str] = ()) -> T:
+    def write(self, step: Callable[[Connection], T], ids: Sequence[str] = (), *, can_be_pipelined: bool = False) -> T:
         """Return what `step` returns, called in a transaction that was committed, exactly once.
 
         `step` may be called again after a failure. `ids` are the records that it writes: the trace by which a commit is
-        recognised after the server was replaced.
+        recognised after the server was replaced. A step whose statements are sent one by one can be pipelined.
         """
         if self.read_only:
             raise ReadOnlyError(f"{self.place} was opened with read_only; nothing was changed")
@@ -181,15 +180,16 @@ class PostgresDatabase:
                         return unsettled[0][2]
                     is_doubtful = is_doubtful or verdict == "doubtful"
                     unsettled.clear()
-                connection.execute(self._begin(""))
                 try:
-                    result = step(connection)
+                    with self._pipeline(connection) if can_be_pipelined else nullcontext():
+                        self._execute_begin(connection, "")
+                        result = step(connection)
+                        query = "SELECT pg_current_xact_id()::text, max(value)::text FROM incarnation"
+                        [(number, incarnation)] = connection.execute(query).fetchall()
                 except errors.ConflictError as error:
                     if is_doubtful:
                         raise self._doubt() from error
                     raise
-                query = "SELECT pg_current_xact_id()::text, max(value)::text FROM incarnation"
-                [(number, incarnation)] = connection.execute(query).fetchall()
                 unsettled.append((number, incarnation or self._read_incarnation(connection), result))
                 try:
                     connection.execute("COMMIT")
@@ -252,6 +252,15 @@ class PostgresDatabase:
     def _doubt(self) -> errors.UnavailableError:
         doubt = "it is unknown whether the write was stored; read the records before you write them again"
         return errors.UnavailableError(f"{self.place}: the connection broke during a commit, and {doubt}")
+
+    def _pipeline(self, connection: Connection) -> AbstractContextManager[Any]:
+        """Statements inside are sent without waiting for each answer, where libpq can do that."""
+        return connection.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
+
+    def _execute_begin(self, connection: Connection, mode: str) -> None:
+        """Begin a transaction with two statements: inside a pipeline, each is sent by itself."""
+        connection.execute(f"BEGIN {mode}")
+        connection.execute(f"SELECT {self._settings}")
 
     def _begin(self, mode: str) -> str:
         return f"BEGIN {mode}; SELECT {self._settings}"

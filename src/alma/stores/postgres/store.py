@@ -152,7 +152,7 @@ class PostgresStore:
             self._announce(connection)
 
         if rounds:
-            self._db.write(step, list(rounds[0]))
+            self._db.write(step, list(rounds[0]), can_be_pipelined=True)
             self._written += len(records)
             if self._written >= self._next_analysis:
                 # The server does so itself, but minutes later.
