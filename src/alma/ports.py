@@ -65,13 +65,29 @@ class FindsAllWords(Protocol):
 
 
 @runtime_checkable
+class FindsNearestByKind(Protocol):
+    """A store that finds the nearest of several kinds at once. Without it, the engine searches again for some kinds."""
+
+    def nearest_by_kind(self, vector: Vector, where: Where, limits: Mapping[str, int]) -> Mapping[str, list[Hit]]:
+        """Return for each kind in `limits` what `nearest` finds of it, up to its limit."""
+
+
+@runtime_checkable
+class MatchesByKind(Protocol):
+    """A store that ranks several kinds by words at once. Without it, the engine searches again for some kinds."""
+
+    def match_by_kind(self, words: str, where: Where, limits: Mapping[str, int]) -> Mapping[str, list[Hit]]:
+        """Return for each kind in `limits` what `match` finds of it, up to its limit."""
+
+
+@runtime_checkable
 class Snapshots(Protocol):
     """A store that supports consistent reads. Without it, each read sees the latest state."""
 
     def snapshot(self) -> AbstractContextManager[None]:
         """All that this thread reads inside belongs to one moment. Nothing may be written inside.
 
-        A snapshot inside another is part of it.
+        It begins with the first read. A snapshot inside another is part of it.
         """
 
 

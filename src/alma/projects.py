@@ -22,7 +22,16 @@ from .engine.retention import UpkeepRun, run_upkeep
 from .errors import ScopeError, ValidationError
 from .events import deliver_in_background
 from .operations import Operation, Parameter
-from .ports import Countable, FindsAllWords, Searchable, Store, Vacuumable, Watchable
+from .ports import (
+    Countable,
+    FindsAllWords,
+    FindsNearestByKind,
+    MatchesByKind,
+    Searchable,
+    Store,
+    Vacuumable,
+    Watchable,
+)
 from .types.kinds import EVERYWHERE
 from .types.query import Hit, Scopes, Where
 from .types.record import RELAYED, Record, Vector, find_source
@@ -177,6 +186,12 @@ class Fence:
             self.match = lambda words, where, limit: store.match(words, self._within(where), limit)
         if isinstance(store, FindsAllWords):
             self.match_all = lambda words, where, limit: store.match_all(words, self._within(where), limit)
+        if isinstance(store, FindsNearestByKind):
+            self.nearest_by_kind = lambda vector, where, limits: store.nearest_by_kind(
+                vector, self._within(where), limits
+            )
+        if isinstance(store, MatchesByKind):
+            self.match_by_kind = lambda words, where, limits: store.match_by_kind(words, self._within(where), limits)
         if isinstance(store, Countable):
             self.count = lambda where: store.count(self._within(where))
         if isinstance(store, Watchable):

@@ -12,7 +12,7 @@ import pytest
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.errors import ScopeError
-from alma.ports import Countable, Searchable, Store
+from alma.ports import Countable, FindsNearestByKind, MatchesByKind, Searchable, Store
 from alma.projects import Fence
 from alma.stores.sqlite import SQLiteStore
 from alma.types.kinds import EVERYWHERE
@@ -48,6 +48,8 @@ def seen(records: Any) -> set[str]:
 def test_it_can_do_what_the_store_can(store: Store, fence: Store) -> None:
     assert isinstance(fence, Searchable) == isinstance(store, Searchable)
     assert isinstance(fence, Countable) == isinstance(store, Countable)
+    assert isinstance(fence, FindsNearestByKind) == isinstance(store, FindsNearestByKind)
+    assert isinstance(fence, MatchesByKind) == isinstance(store, MatchesByKind)
 
 
 def test_nothing_beyond_it_is_seen(store: Store, fence: Store) -> None:
@@ -66,6 +68,11 @@ def test_nothing_beyond_it_is_found(store: Store, fence: Store) -> None:
     looks: list[Callable[[Any], Any]] = [lambda s: s.nearest(foreign.vectors[0], Where(), 99)]
     if isinstance(store, Searchable):
         looks.append(lambda s: s.match("deploy window", Where(), 99))
+    facts = {"domain_knowledge": 99}
+    if isinstance(store, FindsNearestByKind):
+        looks.append(lambda s: s.nearest_by_kind(foreign.vectors[0], Where(), facts)["domain_knowledge"])
+    if isinstance(store, MatchesByKind):
+        looks.append(lambda s: s.match_by_kind("deploy window", Where(), facts)["domain_knowledge"])
     for look in looks:
         assert "app" in {by_id[hit.id] for hit in look(store)}
         assert "app" not in {by_id[hit.id] for hit in look(fence)}

@@ -17,7 +17,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from tests.stores.postgres_server import create_database, kill_server
 
-from alma import ports, stores
+from alma import ALMA, ports, stores
+from alma.embedders.hash import HashEmbedder
 from alma.errors import (
     BusyError,
     ConfigError,
@@ -239,6 +240,39 @@ def test_three_thousand_records_are_put_in_seconds(store):
 
 
 # --- one moment, changes, forks
+
+
+def test_a_snapshot_without_reads_takes_no_connection(postgres_dsn):
+    with closing(PostgresStore(postgres_dsn, timeout=0.5, pool_size=1)) as store:
+        with store.snapshot():
+            thread = threading.Thread(target=store.put, args=([make_record()],))
+            thread.start()
+            thread.join()
+            assert [one.id for one in store.get(["a"])] == ["a"]
+        assert [one.id for one in store.get(["a"])] == ["a"]
+
+
+def test_a_retrieval_searches_all_kinds_with_one_query_by_meaning_and_one_by_words(postgres_dsn, monkeypatch):
+    with ALMA(PostgresStore(postgres_dsn), HashEmbedder(), project_id="p") as memory:
+        for number in range(40):
+            memory.add_domain_knowledge("a", "ops", f"The auth service fails to deploy on host {number}")
+        memory.add_anti_pattern("a", "Deploying the auth service at night", "nobody watches it")
+        memory.retrieve("Why does the auth service fail?", "a")
+        queries = []
+        execute = psycopg.Connection.execute
+
+        def note_query(connection, query, *args, **options):
+            queries.append(query)
+            return execute(connection, query, *args, **options)
+
+        monkeypatch.setattr(psycopg.Connection, "execute", note_query)
+        found = memory.retrieve("Why does the auth service fail to start?", "a")
+    assert found.domain_knowledge
+    assert found.anti_patterns
+    by_kind = [query for query in queries if "PARTITION BY" in query]
+    assert sum("<=>" in query for query in by_kind) == 1
+    assert sum("score" in query for query in by_kind) == 1
+    assert len(queries) <= 30
 
 
 def test_a_snapshot_is_one_moment_and_nothing_is_written_inside(store):
@@ -615,6 +649,7 @@ def test_waiting_ends_after_the_timeout(postgres_dsn):
             store.put([make_record(version=2)])
         other.execute("COMMIT")
         with store.snapshot():
+            assert store.get(["a"])
             thread_errors = []
 
             def read():

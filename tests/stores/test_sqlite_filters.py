@@ -97,3 +97,25 @@ def test_what_seldom_changes_and_the_rest_are_told_apart():
 def test_many_names_are_one_parameter():
     asked = search.compile_filter(Where(projects=[f"n{i}" for i in range(search.FEW + 1)]))
     assert len(asked.scope.params) == 1
+
+
+@pytest.mark.parametrize(
+    "where",
+    [{"tagged": ["t"]}, {"sessions": ["s"]}, {"statuses": ["archived"]}, {"created_from": MOMENT}, {"keys": ["k"]}],
+)
+def test_what_a_selective_filter_leaves_is_listed_unless_it_is_much(store, where, monkeypatch):
+    common = {"session": "s", "key": "k", "tags": ("t",), "status": Status.ARCHIVED, "created_at": MOMENT}
+    store.put([make_record(f"m{number}", **common) for number in range(3)])
+    store.put([make_record("other", created_at=MOMENT.replace(year=2001))])
+    condition = search.compile_filter(Where(kinds=COMMON["kinds"] + ["heuristic"], **where))
+    with store._db.read() as db:
+        assert len(condition.list_few(db)) == 3
+        monkeypatch.setattr(search, "LISTED", 2)
+        assert condition.list_few(db) is None
+
+
+def test_a_filter_that_most_records_pass_is_not_listed(store):
+    store.put([make_record("a")])
+    with store._db.read() as db:
+        for where in (Where(), Where(**COMMON), Where(statuses={Status.ACTIVE, Status.SUPERSEDED})):
+            assert search.compile_filter(where).list_few(db) is None

@@ -135,7 +135,7 @@ class Encoder:
         self.name = embedder.name
         self.knows: Callable[[str], bool] = lambda text: True
         if isinstance(embedder, Lingual):
-            self.knows = lru_cache(maxsize=4096)(embedder.knows)
+            self.knows = lru_cache(maxsize=16_384)(embedder.knows)
         self.pairs = embedder if isinstance(embedder, PairReader) else None
         self._size = size
         self._vectors: dict[str, Vector] = {}

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..ports import FindsAllWords, Searchable, Snapshots, Store
+from ..ports import FindsAllWords, FindsNearestByKind, MatchesByKind, Searchable, Snapshots, Store
 from ..text import content_words, is_common, stem, words
 from ..types.kinds import KINDS
 from ..types.query import Hit, Where
@@ -42,10 +42,14 @@ def by_words(store: Store, query: str, where: Where, limit: int) -> list[Hit]:
     if not query_words:
         return []
     if isinstance(store, Searchable):
-        # A full-text index keeps "straße", which is "strasse" among the words here.
-        unfolded = [word for word in words(query, str.lower) if word != word.casefold()]
-        return store.match(" ".join((*query_words, *unfolded[:MAX_WORDS])), where, limit)
+        return store.match(_join_words(query, query_words), where, limit)
     return _rank_by_bm25(store.scan(where), query, limit)
+
+
+def _join_words(query: str, query_words: Sequence[str]) -> str:
+    """Return the words for a full-text index, which keeps "straße": among the words here that is "strasse"."""
+    unfolded = [word for word in words(query, str.lower) if word != word.casefold()]
+    return " ".join((*query_words, *unfolded[:MAX_WORDS]))
 
 
 def find_repeated(store: Store, text: str, where: Where, limit: int) -> list[str]:
@@ -90,7 +94,11 @@ def by_meaning(engine: Engine, vectors: Sequence[Vector], where: Where, limit: i
     for vector in vectors:
         for hit in engine.store.nearest(vector, ours, limit):
             best[hit.id] = max(best.get(hit.id, -1.0), hit.score)
-    return [Hit(name, score) for name, score in sorted(best.items(), key=lambda item: -item[1])[:limit]]
+    return _rank_best(best, limit)
+
+
+def _rank_best(scores: Mapping[str, float], limit: int) -> list[Hit]:
+    return [Hit(id, score) for id, score in sorted(scores.items(), key=lambda item: -item[1])[:limit]]
 
 
 def scan_shared(store: Store, where: Where, limit: int) -> list[Record]:
@@ -122,13 +130,15 @@ def find_hits_by_kind(
     engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limits: Mapping[str, int]
 ) -> Found:
     """Return what `find_hits` finds of each kind, so many of each, with few searches over all of them."""
-    meaning = _search_kinds(engine, lambda some, limit: by_meaning(engine, vectors, some, limit), where, limits)
-    # Looking for words that many records hold costs much more than finding out that there is no record of a kind.
-    lacking = {kind for kind in limits if vectors and not meaning[kind]}
-    if lacking and next(iter(engine.store.scan(replace(where, kinds=lacking), 1)), None) is not None:
-        lacking = set()
+    meaning = _find_nearest_kinds(engine, vectors, where, limits)
+    lacking: set[str] = set()
+    if not isinstance(engine.store, MatchesByKind):
+        # Looking for words that many records hold costs much more than finding out that there is no record of a kind.
+        lacking = {kind for kind in limits if vectors and not meaning[kind]}
+        if lacking and next(iter(engine.store.scan(replace(where, kinds=lacking), 1)), None) is not None:
+            lacking = set()
     present = {kind: limit for kind, limit in limits.items() if kind not in lacking}
-    by_word = _search_kinds(engine, lambda some, limit: by_words(engine.store, query, some, limit), where, present)
+    by_word = _match_kinds(engine, query, where, present)
     ids = [hit.id for hits in (*meaning.values(), *by_word.values()) for hit in hits]
     records = {record.id: record for record in engine.store.get(list(dict.fromkeys(ids)))} if ids else {}
     found = Found([], [], {})
@@ -138,6 +148,32 @@ def find_hits_by_kind(
         own = _add_persons_words(engine, query, vectors, replace(where, kinds={kind}), limit, own)
         found = Found(found.meaning + own.meaning, found.by_word + own.by_word, found.records | own.records)
     return found
+
+
+def _find_nearest_kinds(
+    engine: Engine, vectors: Sequence[Vector], where: Where, limits: Mapping[str, int]
+) -> dict[str, list[Hit]]:
+    """Return the nearest of each kind to any of the vectors, best first."""
+    store = engine.store
+    if not isinstance(store, FindsNearestByKind):
+        return _search_kinds(engine, lambda some, limit: by_meaning(engine, vectors, some, limit), where, limits)
+    ours = replace(where, embedders={engine.embedder_name})
+    best: dict[str, dict[str, float]] = {kind: {} for kind in limits}
+    for vector in vectors:
+        for kind, hits in store.nearest_by_kind(vector, ours, limits).items():
+            for hit in hits:
+                best[kind][hit.id] = max(best[kind].get(hit.id, -1.0), hit.score)
+    return {kind: _rank_best(scores, limits[kind]) for kind, scores in best.items()}
+
+
+def _match_kinds(engine: Engine, query: str, where: Where, limits: Mapping[str, int]) -> dict[str, list[Hit]]:
+    """Return the records of each kind that share words with the query, best first."""
+    store, query_words = engine.store, _list_query_words(query)
+    if not query_words:
+        return {kind: [] for kind in limits}
+    if isinstance(store, MatchesByKind):
+        return dict(store.match_by_kind(_join_words(query, query_words), where, limits))
+    return _search_kinds(engine, lambda some, limit: by_words(store, query, some, limit), where, limits)
 
 
 def _search_kinds(

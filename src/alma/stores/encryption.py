@@ -66,7 +66,7 @@ def read_keys(settings: EncryptionSettings, environment: Mapping[str, str] | Non
 class EncryptedStore(Wrapper):
     """A store that encrypts the content of its records. It does not search by words, because it stores none."""
 
-    hidden = ("match", "match_all")
+    hidden = ("match", "match_by_kind", "match_all", "nearest_by_kind")
 
     def __init__(self, store: Store, keys: Sequence[bytes]) -> None:
         super().__init__(store)

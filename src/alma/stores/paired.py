@@ -39,7 +39,9 @@ from .memory import ROWS_NOTE, own_record
 
 _MARK = "paired"  # The key of the document that says the vectors of which rows were copied.
 _SAMPLE, _MOST_SEEN = 20, 500  # So many of the newest records are looked for when the store is opened.
-_OPTIONAL = ("match", "match_all", "count", "snapshot", "backup", "vacuum", "revision", "stats", "path")
+_OPTIONAL = (
+    *("match", "match_by_kind", "match_all", "count", "snapshot", "backup", "vacuum", "revision", "stats", "path"),
+)
 _ONE_PROCESS = "one process can open the folder of the vectors; use the url of a server"
 
 

@@ -25,7 +25,9 @@ from ..ports import (
     Copyable,
     Countable,
     FindsAllWords,
+    FindsNearestByKind,
     Limited,
+    MatchesByKind,
     Repairable,
     Searchable,
     Snapshots,
@@ -40,12 +42,13 @@ from ..types.storage import CacheSettings, RetrySettings
 from .memory import copy_record
 
 _PROTOCOLS = (
-    *(Searchable, FindsAllWords, Snapshots, Checkable, Repairable, Countable, Copyable, Vacuumable, Watchable),
+    *(Searchable, FindsAllWords, FindsNearestByKind, MatchesByKind, Snapshots, Checkable, Repairable, Countable),
+    *(Copyable, Vacuumable, Watchable),
 )
 # The method of each optional protocol.
 _OPTIONAL = {next(name for name in vars(protocol) if not name.startswith("_")): protocol for protocol in _PROTOCOLS}
 _WRITES = ("put", "delete", "vacuum", "repair")
-_CACHED = ("get", "scan", "nearest", "match", "match_all", "count")
+_CACHED = ("get", "scan", "nearest", "nearest_by_kind", "match", "match_by_kind", "match_all", "count")
 _TRANSIENT = (BusyError, UnavailableError)
 
 

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from unittest import SkipTest
 
 from ..errors import BusyError, ConflictError, StorageError, ValidationError
-from ..ports import Checkable, Countable, FindsAllWords, Searchable, Store
+from ..ports import Checkable, Countable, FindsAllWords, FindsNearestByKind, MatchesByKind, Searchable, Store
 from ..stores.memory import MemoryStore
 from ..types.query import Where
 from ..types.record import Evidence, Origin, Provenance, Record, Status, Trust, Vector, cosine, quantize
@@ -423,6 +423,29 @@ class StoreContract(Room):
         for words in ("stale absent", "", '"', "x", "*"):
             assert self.store.match_all(words, everything, 9) == [], words
         assert self.store.match_all("cache", everything, 0) == []
+
+    def test_several_kinds_are_searched_as_each_of_them_alone(self) -> None:
+        """Several kinds are searched as each of them alone, for a store that does so at once."""
+        records: list[Record] = []
+        for number in range(30):
+            kind = "heuristic" if number % 7 % 2 else "domain_knowledge"
+            agent = "x" if number % 3 else "y"
+            vector = quantize([1.0, number / 10, 0.5, 0.0])
+            records.append(
+                make_record(f"m{number:02}", kind=kind, agent=agent, text="a stale cache", vectors=(vector,))
+            )
+        self.store.put(records)
+        limits = {"heuristic": 4, "domain_knowledge": 9, "rule": 3}
+        vector = quantize([1.0, 1.0, 0.0, 0.0])
+        for where in (Where(), Where(agents={"y"})):
+            alone = {kind: replace(where, kinds={kind}) for kind in limits}
+            if isinstance(self.store, FindsNearestByKind):
+                near = self.store.nearest_by_kind(vector, where, limits)
+                assert near == {kind: self.store.nearest(vector, alone[kind], limits[kind]) for kind in limits}
+            if isinstance(self.store, MatchesByKind) and isinstance(self.store, Searchable):
+                for kind, hits in self.store.match_by_kind("stale cache", where, limits).items():
+                    expected = self.store.match("stale cache", alone[kind], limits[kind])
+                    assert [hit.id for hit in hits] == [hit.id for hit in expected]
 
     def test_match_takes_any_text_for_words(self) -> None:
         """Match takes any text for words."""

@@ -151,9 +151,9 @@ class Where:
     valid_at: datetime | None = None  # valid_from <= moment < valid_to; an open end always holds.
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            if isinstance(getattr(self, one.name), str):
-                raise TypeError(f"Where.{one.name} takes a collection of names, not one string")
+        for name in _CONDITIONS:
+            if isinstance(getattr(self, name), str):
+                raise TypeError(f"Where.{name} takes a collection of names, not one string")
 
     def accepts(self, record: Record) -> bool:
         """Return whether a record meets all conditions."""
@@ -183,6 +183,9 @@ class Where:
             return True
         begun = record.valid_from is None or record.valid_from <= self.valid_at
         return begun and (record.valid_to is None or self.valid_at < record.valid_to)
+
+
+_CONDITIONS = tuple(condition.name for condition in fields(Where))
 
 
 class Hit(NamedTuple):

@@ -286,6 +286,10 @@ def get_tip(engine: Engine, run: str, branch: str) -> Record:
     raise NotFoundError(f"run {run!r} has no checkpoint on branch {branch!r}. {hint}")
 
 
+_BY_KIND = ("nearest_by_kind", "match_by_kind")
+"""The optional searches of a store over several kinds."""
+
+
 @dataclass(frozen=True, slots=True)
 class WideStore:
     """A store that searches several projects, and optionally the memories of all agents, in place of one project."""
@@ -302,7 +306,10 @@ class WideStore:
         return replace(where, projects=self.projects | set(where.projects), agents=agents)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
+        method = getattr(self.store, name)
+        if name in _BY_KIND:
+            return lambda query, where, limits: method(query, self._widen(where), limits)
+        return method
 
     def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
         """Yield the matching records of all projects, newest first."""

@@ -16,7 +16,7 @@ candidates is worth reading.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from statistics import fmean
@@ -172,43 +172,79 @@ def list_near_pairs(engine: Engine, records: Sequence[Record], among: Sequence[R
 
 
 class _Company:
-    """Memories of one kind and user, each of which is compared with all others."""
+    """Memories of one kind and user, some of which are compared with all others."""
 
     def __init__(self, engine: Engine, records: Sequence[Record]) -> None:
         self.engine = engine
         self.records = records
         self.fullness = min(1.0, max(0.0, (len(records) - _FEW) / (_MANY - _FEW)))
-        self._cosines = _compare_all(records)
+        # Asked of the texts that were compared with the task: no more texts have to be judged.
+        self._is_known = [engine.knows(record.text) for record in records]
+        self._cosines: dict[int, Sequence[float | None]] = {}
         self._surroundings: dict[tuple[int, bool], float] = {}
 
     def find_pairs(self, ids: Collection[str]) -> Iterator[NearPair]:
         """Yield the memories with these ids, each with every newer one that it may be alike."""
         orders = [_order(record) for record in self.records]
-        for place, older in enumerate(self.records):
-            for other_place, newer in enumerate(self.records) if older.id in ids else ():
-                if orders[other_place] > orders[place]:
-                    pair = self._compare(place, other_place, older, newer)
-                    if pair is not None:
-                        yield pair
+        places = [place for place, record in enumerate(self.records) if record.id in ids]
+        self._compare_vectors(places)
+        near: list[tuple[int, int]] = []
+        for place in places:
+            for other_place, order in enumerate(orders):
+                if order > orders[place] and not self._is_too_far(place, other_place):
+                    near.append((place, other_place))
+        yield from self._keep_outstanding(near)
 
     def find_older(self, newer: Record) -> Iterator[NearPair]:
         """Yield each older memory that one of the memories may be alike."""
         newer_place = next(place for place, record in enumerate(self.records) if record.id == newer.id)
+        self._compare_vectors([newer_place])
+        near: list[tuple[int, int]] = []
         for place, older in enumerate(self.records):
-            pair = self._compare(place, newer_place, older, newer) if _order(older) < _order(newer) else None
+            if _order(older) < _order(newer) and not self._is_too_far(place, newer_place):
+                near.append((place, newer_place))
+        yield from self._keep_outstanding(near)
+
+    def _keep_outstanding(self, near: Sequence[tuple[int, int]]) -> Iterator[NearPair]:
+        """Yield the pairs at these places, of the older and of the newer memory, that stand out."""
+        if self.fullness:
+            self._compare_vectors([place for pair in near for place in pair])
+        for place, other_place in near:
+            pair = self._compare(place, other_place)
             if pair is not None:
                 yield pair
 
-    def _compare(self, place: int, other_place: int, older: Record, newer: Record) -> NearPair | None:
+    def _compare_vectors(self, places: Iterable[int]) -> None:
+        """Measure the cosines of the memories at these places with all others."""
+        missing = [place for place in dict.fromkeys(places) if place not in self._cosines]
+        self._cosines |= _compare_with_all(self.records, missing)
+
+    def _get_cosine(self, place: int, other_place: int) -> float | None:
+        """Return the cosine of two memories, one of which was compared with all others."""
+        if place in self._cosines:
+            return self._cosines[place][other_place]
+        return self._cosines[other_place][place]
+
+    def _is_too_far(self, place: int, other_place: int) -> bool:
+        """Return whether the vectors alone tell that two memories are about different things."""
+        cosine = self._get_cosine(place, other_place)
+        if cosine is None or cosine >= WORTH_READING:
+            return False
+        # In languages that the embedder does not know, words decide.
+        return cosine < _FAR or (self._is_known[place] and self._is_known[other_place])
+
+    def _compare(self, place: int, other_place: int) -> NearPair | None:
         """Return two memories as a pair if they are near and stand out."""
-        cosine = self._cosines[place][other_place]
-        if cosine is not None and cosine < _FAR:
+        older, newer = self.records[place], self.records[other_place]
+        cosine = self._get_cosine(place, other_place)
+        is_near = cosine is not None and cosine >= WORTH_READING
+        are_known = self._is_known[place] and self._is_known[other_place]
+        if is_near and are_known and not self._stands_out(place, other_place, cosine or 0.0, by_words=False):
             return None
+        by_words = False
         can_be_read = cosine is not None and _can_read_pair(self.engine, older, newer)
-        if can_be_read and cosine is not None:
-            is_near = cosine >= WORTH_READING and not _are_apart(older, newer)
-            likeness = cosine if is_near else None
-            by_words = False
+        if can_be_read:
+            likeness = cosine if is_near and not _are_apart(older, newer) else None
         else:
             likeness = measure_likeness(self.engine, older, newer, cosine, ALIKE)
             by_words = not _have_vectors(self.engine, older, newer, cosine)
@@ -227,15 +263,15 @@ class _Company:
         """Return how near the others are to a memory, but for the nearest few."""
         known = self._surroundings.get((place, by_words))
         if known is None:
-            nearness = [self._measure_nearness(place, other, by_words=by_words) for other in range(len(self.records))]
-            known = measure_surroundings(nearness[:place] + nearness[place + 1 :])
+            nearness = self._measure_overlaps(place) if by_words else self._cosines[place]
+            others = [*nearness[:place], *nearness[place + 1 :]]
+            known = measure_surroundings([alike or 0.0 for alike in others])
             self._surroundings[place, by_words] = known
         return known
 
-    def _measure_nearness(self, place: int, other_place: int, *, by_words: bool) -> float:
-        if by_words:
-            return measure_overlap(read_words(self.records[place]), read_words(self.records[other_place]))
-        return self._cosines[place][other_place] or 0.0
+    def _measure_overlaps(self, place: int) -> list[float]:
+        own = read_words(self.records[place])
+        return [measure_overlap(own, read_words(other)) for other in self.records]
 
 
 def measure_surroundings(nearness: Sequence[float]) -> float:
@@ -255,20 +291,22 @@ def keep_outstanding(record: Record, near: Sequence[Record]) -> list[Record]:
     return kept
 
 
-def _compare_all(records: Sequence[Record]) -> Sequence[Sequence[float | None]]:
-    """Return the cosine of each record with each; None where their vectors cannot be compared."""
-    places: dict[tuple[str, int], list[int]] = defaultdict(list)
+def _compare_with_all(records: Sequence[Record], places: Sequence[int]) -> dict[int, list[float | None]]:
+    """Return the cosines of the records at these places with all; None where vectors cannot be compared."""
+    groups: dict[tuple[str, int], list[int]] = defaultdict(list)
     for place, record in enumerate(records):
         # The vector of a record's own words is the last: that of its trigger or condition comes before it.
         if record.vectors:
-            places[record.embedder, len(record.vectors[-1])].append(place)
-    table: list[list[float | None]] = [[None] * len(records) for _ in records]
-    for comparable in places.values():
+            groups[record.embedder, len(record.vectors[-1])].append(place)
+    rows: dict[int, list[float | None]] = {place: [None] * len(records) for place in places}
+    for comparable in groups.values():
+        chosen = [place for place in comparable if place in rows]
         vectors = [records[place].vectors[-1] for place in comparable]
-        for place, row in zip(comparable, cosines(vectors, vectors), strict=True):
+        values = cosines([records[place].vectors[-1] for place in chosen], vectors)
+        for place, row in zip(chosen, values, strict=True):
             for other_place, value in zip(comparable, row, strict=True):
-                table[place][other_place] = value
-    return table
+                rows[place][other_place] = value
+    return rows
 
 
 def _have_vectors(engine: Engine, older: Record, newer: Record, cosine: float | None) -> bool:

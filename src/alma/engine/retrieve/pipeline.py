@@ -293,12 +293,12 @@ def _draft_slice(context: RetrievalContext, pool: Sequence[Candidate]) -> Draft:
     ranked = _rank_candidates(context, pool)
     chosen: dict[MemoryType, list[Scored]] = {}
     for kind in _SLICE_FIELDS:
-        matching = [item for item in ranked[kind] if not item.explanation.standing]
+        matching = [item for item in ranked[kind] if not item.is_standing]
         chosen[kind] = _take_diverse(matching, context.top_k)
     preferences = _put_newest_first(ranked[MemoryType.USER_PREFERENCE])
-    matching = [item for item in preferences if not item.explanation.standing][: context.top_k]
-    standing = [item for item in preferences if item.explanation.standing]
-    rules = [item for item in ranked[MemoryType.RULE] if item.explanation.standing]
+    matching = [item for item in preferences if not item.is_standing][: context.top_k]
+    standing = [item for item in preferences if item.is_standing]
+    rules = [item for item in ranked[MemoryType.RULE] if item.is_standing]
     standing_ids = _share_standing(standing, rules, context.engine.settings.max_preferences)
     shown_ids = {item.record.id for item in matching} | standing_ids
     preferences = [item for item in preferences if item.record.id in shown_ids]
@@ -474,7 +474,9 @@ def _find_replaced(context: RetrievalContext) -> list[tuple[Record, Record]]:
     hits = by_meaning(engine, context.vectors, where, _MAX_REPLACED)
     if not engine.knows(context.question.text):
         hits += by_words(engine.store, context.question.text, where, _MAX_REPLACED)
-    pairs = []
+    pairs: list[tuple[Record, Record]] = []
+    if not hits:
+        return pairs
     for old in engine.store.get(list(dict.fromkeys(hit.id for hit in hits))):
         new: Record | None = old
         for _ in range(_MAX_SUCCESSIONS):
@@ -586,7 +588,7 @@ def _order_lookalikes(
     later = find_newest(records, unread, context.past)
     missing = {one.id: one for one in (*leading.values(), *newest.values()) if one.id not in by_id}
     if missing:
-        is_standing = all(item.explanation.standing for item in scored)
+        is_standing = all(item.is_standing for item in scored)
         for candidate, similarity in zip(pool, measure_similarity(pool), strict=True):
             if candidate.record.id in missing:
                 scored_one = score_candidate(candidate, similarity, *context.basis, is_standing=is_standing)
@@ -613,10 +615,7 @@ def _explain_order(item: Scored, newer: str, older: str, *, is_word: bool = Fals
     if not newer and older != item.record.id:
         note = f"comes first as the newer look-alike of {older}"
         note = f"comes first as a person's word about the same as {older}" if is_word else note
-    if not note:
-        return item
-    reason = f"{item.explanation.reason}; {note}"
-    return item._replace(newer=newer, explanation=replace(item.explanation, reason=reason))
+    return item._replace(newer=newer, note=note) if note else item
 
 
 def _put_newest_first(scored: Sequence[Scored]) -> list[Scored]:
@@ -729,7 +728,7 @@ def _find_linked_facts(context: RetrievalContext, first: Sequence[Scored]) -> li
         candidate = Candidate(record, near, 0.0)
         [similarity] = measure_similarity([candidate])
         scored = score_candidate(candidate, similarity, *context.basis)
-        linked.append(scored._replace(explanation=replace(scored.explanation, reason=reason)))
+        linked.append(scored._replace(reason=reason))
     return linked
 
 

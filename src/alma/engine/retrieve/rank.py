@@ -18,6 +18,7 @@ import time
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
@@ -363,13 +364,52 @@ def squash(z: float) -> float:
 # --- score -----------------------------------------------------------------------------------------
 
 
+class Rating(NamedTuple):
+    """What a candidate was scored by."""
+
+    candidate: Candidate
+    query: str
+    values: Mapping[str, float]  # By factor.
+    shares: Mapping[str, float]  # The weight of each factor.
+    score: float
+    expected: float | None
+    is_standing: bool
+
+    def explain(self) -> Explanation:
+        """Return why the candidate is shown."""
+        candidate, record = self.candidate, self.candidate.record
+        before, after = "", "" if candidate.relevance is None else f"relevance {candidate.relevance:.2f}"
+        if self.is_standing:
+            before = "a rule in force" if record.kind == MemoryType.RULE else "a standing preference of the user"
+        if self.expected is not None and record.kind != MemoryType.OUTCOME:
+            sort = "failure" if record.kind == MemoryType.ANTI_PATTERN else "success"
+            after = "; ".join(filter(None, (after, f"predicted {sort} {self.expected:.2f}")))
+        factors = {name: Factor(value, self.shares[name]) for name, value in self.values.items()}
+        match = (candidate.cosine, candidate.words, list_shared_words(self.query, record.text))
+        return explain_score(record, self.score, factors, *match, before, after, standing=self.is_standing)
+
+
 class Scored(NamedTuple):
-    """A record with its score and the explanation of the score."""
+    """A record with its score, which is explained only where it is shown."""
 
     record: Record
     score: float
-    explanation: Explanation
+    rating: Rating
     newer: str = ""  # The id of its newest look-alike.
+    reason: str = ""  # Why it is shown, if not for what it was scored by.
+    note: str = ""  # Why it has its place.
+
+    @property
+    def is_standing(self) -> bool:
+        """Return whether it is shown whatever the task is, and does not match it."""
+        return self.rating.is_standing
+
+    @property
+    def explanation(self) -> Explanation:
+        """Return why it is shown."""
+        explanation = self.rating.explain()
+        reason = "; ".join(filter(None, (self.reason or explanation.reason, self.note)))
+        return replace(explanation, reason=reason)
 
 
 def score_candidate(
@@ -383,7 +423,7 @@ def score_candidate(
     is_standing: bool = False,
     most_confident: float = 1.0,
 ) -> Scored:
-    """Score a candidate by four factors, and say why.
+    """Score a candidate by four factors.
 
     Recency, success and confidence count only as far as a memory is relevant: they order what is about the task and
     never lift what is not. `expected` is how well a lesson will do at the task; without it, its success so far counts.
@@ -397,16 +437,7 @@ def score_candidate(
         "confidence": min(most_confident, believe(record, now).mean),
     }
     total = sum(shares[name] * value * (1.0 if name == "similarity" else similarity) for name, value in values.items())
-    before, after = "", "" if candidate.relevance is None else f"relevance {candidate.relevance:.2f}"
-    if is_standing:
-        before = "a rule in force" if record.kind == MemoryType.RULE else "a standing preference of the user"
-    if expected is not None and record.kind != MemoryType.OUTCOME:
-        sort = "failure" if record.kind == MemoryType.ANTI_PATTERN else "success"
-        after = "; ".join(filter(None, (after, f"predicted {sort} {expected:.2f}")))
-    factors = {name: Factor(value, shares[name]) for name, value in values.items()}
-    match = (candidate.cosine, candidate.words, list_shared_words(query, record.text))
-    explanation = explain_score(record, total, factors, *match, before, after, standing=is_standing)
-    return Scored(record, total, explanation)
+    return Scored(record, total, Rating(candidate, query, values, shares, total, expected, is_standing))
 
 
 def explain_score(

@@ -16,7 +16,8 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, TypeVar
 
@@ -58,6 +59,15 @@ _REFUSED = ("authentication failed", "no password", "does not exist", "pg_hba.co
 _left_to_parents: list[Connection] = []
 
 
+@dataclass(slots=True)
+class Snapshot:
+    """The snapshot of a thread, which has a connection from its first read on."""
+
+    pid: int
+    connection: Connection | None = None
+    stack: ExitStack = field(default_factory=ExitStack)  # Ends the transaction and returns the connection.
+
+
 class PostgresDatabase:
     """The connections of a process to one schema of a database, for one tenant."""
 
@@ -90,8 +100,19 @@ class PostgresDatabase:
     # --- transactions
 
     def fetch(self, query: str, params: Sequence[Any] = (), *, binary: bool = False) -> list[tuple[Any, ...]]:
-        """Return the rows of a query."""
-        return self.read(lambda connection: connection.execute(query, params, binary=binary).fetchall())
+        """Return the rows of a query. Its transaction is sent with it, as one message."""
+        if self._get_snapshot() is not None:
+            return self.read(lambda connection: connection.execute(query, params, binary=binary).fetchall())
+
+        def attempt(deadline: float) -> list[tuple[Any, ...]]:
+            with self._borrow(deadline) as connection:
+                with self._pipeline(connection):
+                    self._execute_begin(connection, "READ ONLY")
+                    cursor = connection.execute(query, params, binary=binary)
+                    connection.execute("COMMIT")
+                return cursor.fetchall()
+
+        return self._repeat(attempt)
 
     def read(self, step: Callable[[Connection], T]) -> T:
         """Return what `step` returns, called in a transaction; it may be called again."""
@@ -105,38 +126,42 @@ class PostgresDatabase:
     @contextmanager
     def _read_transaction(self, deadline: float, mode: str) -> Iterator[Connection]:
         snapshot = self._get_snapshot()
-        if snapshot is not None:
-            yield snapshot
+        if snapshot is None:
+            with self._borrow(deadline) as connection:
+                connection.execute(self._begin(mode))
+                yield connection
+                connection.execute("COMMIT")
             return
-        with self._borrow(deadline) as connection:
-            connection.execute(self._begin(mode))
-            yield connection
-            connection.execute("COMMIT")
+        if snapshot.connection is None:
+            with ExitStack() as stack:
+                connection = stack.enter_context(self._borrow(deadline))
+                connection.execute(self._begin("ISOLATION LEVEL REPEATABLE READ READ ONLY"))
+                stack.callback(connection.execute, "COMMIT")
+                snapshot.connection, snapshot.stack = connection, stack.pop_all()
+        yield snapshot.connection
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """All that this thread reads inside belongs to one moment. A snapshot inside another is part of it."""
+        """All that this thread reads inside belongs to one moment. A snapshot inside another is part of it.
+
+        It begins with the first read, and costs nothing if nothing is read.
+        """
         outer = self._get_snapshot()
-
-        def attempt(deadline: float) -> tuple[Connection, ExitStack]:
-            with ExitStack() as stack:
-                mode = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
-                return stack.enter_context(self._read_transaction(deadline, mode)), stack.pop_all()
-
-        connection, stack = self._repeat(attempt)
-        self._local.snapshot = (os.getpid(), connection)
+        snapshot = outer or Snapshot(os.getpid())
+        self._local.snapshot = snapshot
         try:
             yield
         finally:
-            self._local.snapshot = outer and (os.getpid(), outer)
-            with suppress(psycopg.Error):  # If it was lost, there is nothing to end.
-                stack.close()
+            self._local.snapshot = outer
+            if outer is None:
+                with suppress(psycopg.Error):  # If it was lost, there is nothing to end.
+                    snapshot.stack.close()
 
-    def write(self, step: Callable[[Connection], T], ids: Sequence[str] = ()) -> T:
+    def write(self, step: Callable[[Connection], T], ids: Sequence[str] = (), *, can_be_pipelined: bool = False) -> T:
         """Return what `step` returns, called in a transaction that was committed, exactly once.
 
         `step` may be called again after a failure. `ids` are the records that it writes: the trace by which a commit is
-        recognised after the server was replaced.
+        recognised after the server was replaced. A step whose statements are sent one by one can be pipelined.
         """
         if self.read_only:
             raise ReadOnlyError(f"{self.place} was opened with read_only; nothing was changed")
@@ -155,15 +180,17 @@ class PostgresDatabase:
                         return unsettled[0][2]
                     is_doubtful = is_doubtful or verdict == "doubtful"
                     unsettled.clear()
-                connection.execute(self._begin(""))
                 try:
-                    result = step(connection)
+                    with self._pipeline(connection) if can_be_pipelined else nullcontext():
+                        self._execute_begin(connection, "")
+                        result = step(connection)
+                        query = "SELECT pg_current_xact_id()::text, max(value)::text FROM incarnation"
+                        [(number, incarnation)] = connection.execute(query).fetchall()
                 except errors.ConflictError as error:
                     if is_doubtful:
                         raise self._doubt() from error
                     raise
-                [(number,)] = connection.execute("SELECT pg_current_xact_id()::text").fetchall()
-                unsettled.append((number, self._read_incarnation(connection), result))
+                unsettled.append((number, incarnation or self._read_incarnation(connection), result))
                 try:
                     connection.execute("COMMIT")
                 except psycopg.Error:
@@ -225,6 +252,15 @@ class PostgresDatabase:
     def _doubt(self) -> errors.UnavailableError:
         doubt = "it is unknown whether the write was stored; read the records before you write them again"
         return errors.UnavailableError(f"{self.place}: the connection broke during a commit, and {doubt}")
+
+    def _pipeline(self, connection: Connection) -> AbstractContextManager[Any]:
+        """Statements inside are sent without waiting for each answer, where libpq can do that."""
+        return connection.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
+
+    def _execute_begin(self, connection: Connection, mode: str) -> None:
+        """Begin a transaction with two statements: inside a pipeline, each is sent by itself."""
+        connection.execute(f"BEGIN {mode}")
+        connection.execute(f"SELECT {self._settings}")
 
     def _begin(self, mode: str) -> str:
         return f"BEGIN {mode}; SELECT {self._settings}"
@@ -290,9 +326,13 @@ class PostgresDatabase:
                 self._listening = None
                 self._start_anew()
 
-    def _get_snapshot(self) -> Connection | None:
-        pid, connection = getattr(self._local, "snapshot", None) or (0, None)
-        return connection if pid == os.getpid() else None
+    def _get_snapshot(self) -> Snapshot | None:
+        snapshot: Snapshot | None = getattr(self._local, "snapshot", None)
+        return snapshot if snapshot is not None and snapshot.pid == os.getpid() else None
+
+    def _has_begun_snapshot(self) -> bool:
+        snapshot = self._get_snapshot()
+        return snapshot is not None and snapshot.connection is not None
 
     @contextmanager
     def _borrow(self, deadline: float) -> Iterator[Connection]:
@@ -346,7 +386,7 @@ class PostgresDatabase:
             try:
                 return attempt(deadline)
             except psycopg.Error as error:
-                is_over = time.monotonic() + pause > deadline or self._get_snapshot() is not None
+                is_over = time.monotonic() + pause > deadline or self._has_begun_snapshot()
                 if is_over or not self._is_passing(error):
                     # The chain of a failed connection may quote the connection string.
                     raise self._translate(error) from (error if error.sqlstate else None)

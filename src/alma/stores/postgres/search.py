@@ -14,9 +14,11 @@ import json
 import math
 import re
 import struct
+import sys
 import time
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from itertools import accumulate
 from itertools import count as count_up
@@ -27,7 +29,7 @@ from ...text import stem
 from ...types.query import Hit, Where
 from ...types.record import Vector, cosines
 from ...types.times import to_micros
-from .database import Connection, escape_text, set_locally
+from .database import Connection, escape_text, restore_text, set_locally
 from .schema import MOST_INDEXED, NAMES, find_index
 
 _COLUMNS = {"statuses" if name == "status" else f"{name}s": name for name in NAMES}  # By the name of the condition.
@@ -111,11 +113,26 @@ def encode_vector(vector: Vector) -> str | None:
     return f"[{','.join([_DIGITS[code] for code in vector])}]" if any(vector) else None
 
 
+def _decode_all(sent: Sequence[bytes]) -> list[Vector]:
+    """Return what `decode_vector` makes of each of many vectors of one length."""
+    numpy = sys.modules.get("numpy")
+    sizes = set(map(len, sent))
+    if numpy is None or len(sizes) != 1 or 4 in sizes:
+        return list(map(decode_vector, sent))
+    [size] = sizes
+    halves = numpy.frombuffer(b"".join(sent), ">f2").reshape(len(sent), size // 2)
+    return [row.tobytes() for row in halves[:, 2:].astype(numpy.int8)]
+
+
 def decode_vector(data: bytes) -> Vector:
     """Return the codes of a vector as `halfvec_send` sends it, or of a zero vector as `int4send` sends its length."""
     if len(data) == 4:
         return bytes(int.from_bytes(data, "big"))
-    return bytes(map(_HALVES.__getitem__, memoryview(data)[4:].cast("H")))
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return bytes(map(_HALVES.__getitem__, memoryview(data)[4:].cast("H")))
+    codes: Vector = numpy.frombuffer(data, ">f2", offset=4).astype(numpy.int8).tobytes()
+    return codes
 
 
 class Searcher:
@@ -146,6 +163,29 @@ class Searcher:
                 break  # There are very many ties.
         return hits
 
+    def find_nearest_by_kind(
+        self, connection: Connection, vector: Vector, where: Where, limits: Mapping[str, int]
+    ) -> dict[str, list[Hit]]:
+        """Return what `find_nearest` finds of each kind, with one query where the vectors are ranked exactly."""
+        wheres = {kind: replace(where, kinds={kind}) for kind in limits}
+        clause = compile_filter(replace(where, kinds=set(limits)), self._tenant, expression=OF_RECORD)
+        clause = SqlCondition(f"{clause.sql} AND t.dim = {len(vector)}", clause.params)
+        if self._has_index(connection, len(vector)) and estimate_rows(connection, clause) > self._exact_rows:
+            return {kind: self.find_nearest(connection, vector, wheres[kind], limits[kind]) for kind in limits}
+        wanted = {kind: 2 * limit + 16 for kind, limit in limits.items()}
+        params = (encode_vector(vector), *clause.params, list(map(escape_text, wanted)), list(wanted.values()))
+        select = _NEAREST_BY_KIND.format(clause.sql)
+        rows_by_kind: dict[str, list[PassageRow]] = {kind: [] for kind in limits}
+        for kind, *row in connection.execute(select, params, binary=True):
+            rows_by_kind[restore_text(kind)].append((row[0], row[1], row[2]))
+        found: dict[str, list[Hit]] = {}
+        for kind, rows in rows_by_kind.items():
+            found[kind] = _rank_rows(vector, rows)[: limits[kind]]
+            is_full = len(rows) == wanted[kind]
+            if is_full and not _is_certain(found[kind], limits[kind], rows[-1][2], vector):
+                found[kind] = self.find_nearest(connection, vector, wheres[kind], limits[kind])
+        return found
+
     def _has_index(self, connection: Connection, dim: int) -> bool:
         has_index, moment = self.probes.get(dim, (False, -math.inf))
         if not has_index and moment + _PROBE_SECONDS < time.monotonic() and dim <= MOST_INDEXED:
@@ -169,6 +209,15 @@ PassageRow = tuple[str, bytes, float]  # The id, the vector as it is sent, and i
 _SELECT = (
     "SELECT s.id, coalesce(halfvec_send(s.vec), int4send(s.dim)), s.d FROM"
     " (SELECT t.id, t.vec, t.dim, {} AS d FROM passage t WHERE {} ORDER BY {} LIMIT %s) s"
+)
+
+
+_NEAREST_BY_KIND = (
+    "SELECT s.kind, s.id, coalesce(halfvec_send(s.vec), int4send(s.dim)), s.d FROM"
+    " (SELECT n.*, row_number() OVER (PARTITION BY n.kind ORDER BY n.d, n.id) AS place FROM"
+    " (SELECT t.kind, t.id, t.vec, t.dim, coalesce(t.vec <=> %s::halfvec, 1.0) AS d FROM passage t WHERE {}) n) s"
+    " JOIN unnest(%s::text[], %s::int[]) AS w (kind, most) ON w.kind = s.kind AND s.place <= w.most"
+    " ORDER BY s.kind, s.place"
 )
 
 
@@ -200,7 +249,7 @@ def _fetch_by_index(connection: Connection, vector: Vector, clause: SqlCondition
 
 def _rank_rows(vector: Vector, rows: Sequence[PassageRow]) -> list[Hit]:
     best: dict[str, float] = {}
-    [scores] = cosines([vector], [decode_vector(row[1]) for row in rows]) or [[]]
+    [scores] = cosines([vector], _decode_all([row[1] for row in rows])) or [[]]
     for (name, _, _), score in zip(rows, scores, strict=True):
         best[name] = max(best.get(name, -math.inf), score)
     return [Hit(name, score) for name, score in sorted(best.items(), key=lambda item: (-item[1], item[0]))]
@@ -270,6 +319,16 @@ _SAMPLE = """SELECT w.n, count(*) FROM unnest(%s::text[]) WITH ORDINALITY AS w (
     WHERE e.tenant = %s GROUP BY w.n"""
 
 
+_MATCH_BY_KIND = (
+    "SELECT s.kind, s.id, s.score FROM"
+    " (SELECT t.kind, n.id, n.score, row_number() OVER (PARTITION BY t.kind ORDER BY n.score DESC, n.id DESC) AS place"
+    f" FROM (SELECT f.id, sum(w.weight) / (1.4 + 0.6 * max(f.size) / {_PIVOT}.0) AS score"
+    " FROM find_terms(%s::text[], %s) f JOIN unnest(%s::float8[]) WITH ORDINALITY AS w (weight, n) ON w.n = f.n"
+    " GROUP BY f.id) n JOIN record t ON t.id = n.id AND {}) s"
+    " JOIN unnest(%s::text[], %s::int[]) AS w (kind, most) ON w.kind = s.kind AND s.place <= w.most"
+    " ORDER BY s.kind, s.place"
+)
+
 WeighedTerms = list[tuple[int, list[str]]]  # For each word: how many records have it, and its terms.
 
 
@@ -284,14 +343,7 @@ class WordSearcher:
 
     def match(self, connection: Connection, words: str, where: Where, limit: int) -> list[Hit]:
         """Return the records that have at least one of the words, best first; among equals the newest."""
-        projects = [escape_text(name) for name in where.projects or ()]
-        if where.projects is None:
-            projects = [name for (name,) in connection.execute(_PROJECTS, {"tenant": self._tenant})]
-        prefixes = [make_prefix(self._tenant, name) for name in projects]
-        groups = [[prefix + word for prefix in prefixes] for word in list_terms(words)]
-        counts = self._count_terms(connection, [term for group in groups for term in group])
-        weighed = sorted((sum(counts[term] for term in group), group) for group in groups if group)
-        affordable = sum(total <= BUDGET for total in accumulate(count for count, _ in weighed))
+        weighed, affordable = self._weigh_words(connection, words, where)
         clause = compile_filter(where, self._tenant)
         hits: list[Hit] = []
         if affordable:
@@ -307,15 +359,49 @@ class WordSearcher:
             hits.sort(key=lambda hit: -hit.score)
         return hits[:limit]
 
+    def match_by_kind(
+        self, connection: Connection, words: str, where: Where, limits: Mapping[str, int]
+    ) -> dict[str, list[Hit]]:
+        """Return what `match` finds of each kind, with one query for all whose best hold rare words."""
+        hits: dict[str, list[Hit]] = {kind: [] for kind in limits}
+        weighed, affordable = self._weigh_words(connection, words, where)
+        if affordable:
+            clause = compile_filter(replace(where, kinds=set(limits)), self._tenant)
+            terms, weights = self._list_weights(weighed[:affordable])
+            params = (terms, 4 * BUDGET, weights, *clause.params, list(map(escape_text, limits)), list(limits.values()))
+            for kind, id, score in connection.execute(_MATCH_BY_KIND.format(clause.sql), params):
+                hits[restore_text(kind)].append(Hit(id, float(score)))
+        for kind, limit in limits.items():
+            if affordable < len(weighed) and len(hits[kind]) < limit:
+                hits[kind] = self.match(connection, words, replace(where, kinds={kind}), limit)
+        return hits
+
+    def _weigh_words(self, connection: Connection, words: str, where: Where) -> tuple[WeighedTerms, int]:
+        """Return the terms of each word with how many records have them, rare words first, and how many are ranked."""
+        projects = [escape_text(name) for name in where.projects or ()]
+        if where.projects is None:
+            projects = [name for (name,) in connection.execute(_PROJECTS, {"tenant": self._tenant})]
+        prefixes = [make_prefix(self._tenant, name) for name in projects]
+        groups = [[prefix + word for prefix in prefixes] for word in list_terms(words)]
+        counts = self._count_terms(connection, [term for group in groups for term in group])
+        weighed = sorted((sum(counts[term] for term in group), group) for group in groups if group)
+        return weighed, sum(total <= BUDGET for total in accumulate(count for count, _ in weighed))
+
+    def _list_weights(self, weighed: WeighedTerms) -> tuple[list[str], list[float]]:
+        """Return the terms of all words, and the weight of each."""
+        total = max(self._records, weighed[-1][0])
+        terms: list[str] = []
+        weights: list[float] = []
+        for count, group in weighed:
+            terms += group
+            weights += len(group) * [math.log(1.0 + (total - count + 0.5) / (count + 0.5))]
+        return terms, weights
+
     def _rank(
         self, connection: Connection, source: SqlCondition, weighed: WeighedTerms, clause: SqlCondition, limit: int
     ) -> list[Hit]:
         """Return the best of the (n, id, size) that a source gives, where n is the number of a term, from 1."""
-        total = max(self._records, weighed[-1][0])
-        terms, weights = [], []
-        for count, group in weighed:
-            terms += group
-            weights += len(group) * [math.log(1.0 + (total - count + 0.5) / (count + 0.5))]
+        terms, weights = self._list_weights(weighed)
         params = (terms, *source.params, weights)
         # As BM25 does, if each word occurs once.
         select = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple
 
@@ -32,6 +32,9 @@ _TYPES = {
     **dict.fromkeys(("version", "updated_at", "passages"), "bigint"),
     **dict.fromkeys(("superseded_by", "links", "tags", "evidence", "provenance", "text", "body"), "text"),
 }
+
+
+_TEXTS = ("id", *NAMES, "superseded_by", "text")
 
 
 def _list_columns(names: Iterable[str], table: str = "") -> str:
@@ -149,7 +152,7 @@ class PostgresStore:
             self._announce(connection)
 
         if rounds:
-            self._db.write(step, list(rounds[0]))
+            self._db.write(step, list(rounds[0]), can_be_pipelined=True)
             self._written += len(records)
             if self._written >= self._next_analysis:
                 # The server does so itself, but minutes later.
@@ -160,6 +163,8 @@ class PostgresStore:
     def get(self, ids: Sequence[str]) -> list[Record]:
         """Return the records with these ids, in order; unknown ids are left out."""
         names = [escape_text(name) for name in ids]
+        if not names:
+            return []
         records = {record.id: record for record in map(_decode_row, self._fetch(names))}
         return [records[name] for name in map(str.__str__, ids) if name in records]
 
@@ -201,16 +206,30 @@ class PostgresStore:
         if limit <= 0:
             return []
         hits = self._db.read(lambda connection: self._searcher.find_nearest(connection, vector, where, limit))
-        if len(vector) in self._searcher.lacking and not self._db.read_only:
-            self._build_in_background(len(vector))
-        return [Hit(restore_text(hit.id), hit.score) for hit in hits]
+        self._build_missing_index(len(vector))
+        return _restore_hits(hits)
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
         """Return the records that best match the words, best first."""
         if limit <= 0:
             return []
         hits = self._db.read(lambda connection: self._words.match(connection, words, where, limit))
-        return [Hit(restore_text(hit.id), hit.score) for hit in hits]
+        return _restore_hits(hits)
+
+    def nearest_by_kind(self, vector: Vector, where: Where, limits: Mapping[str, int]) -> dict[str, list[Hit]]:
+        """Return for each kind the records whose vectors are nearest, best first."""
+        positive = {kind: limit for kind, limit in limits.items() if limit > 0}
+        found = self._db.read(
+            lambda connection: self._searcher.find_nearest_by_kind(connection, vector, where, positive)
+        )
+        self._build_missing_index(len(vector))
+        return {kind: _restore_hits(found.get(kind, ())) for kind in limits}
+
+    def match_by_kind(self, words: str, where: Where, limits: Mapping[str, int]) -> dict[str, list[Hit]]:
+        """Return for each kind the records that best match the words, best first."""
+        positive = {kind: limit for kind, limit in limits.items() if limit > 0}
+        found = self._db.read(lambda connection: self._words.match_by_kind(connection, words, where, positive))
+        return {kind: _restore_hits(found.get(kind, ())) for kind in limits}
 
     def count(self, where: Where) -> dict[tuple[str, str, str], int]:
         """Return how many records there are of each kind, agent and status."""
@@ -267,7 +286,10 @@ class PostgresStore:
         # With `notify=False` too, because stores in other processes may listen.
         connection.execute("SELECT pg_notify(%s, '')", (self._db.channel,))
 
-    def _build_in_background(self, dim: int) -> None:
+    def _build_missing_index(self, dim: int) -> None:
+        """Build the index of a dimension in the background, if there are many vectors and none."""
+        if dim not in self._searcher.lacking or self._db.read_only:
+            return
         self._searcher.lacking.discard(dim)
         if not self._building.acquire(blocking=False):
             return
@@ -282,6 +304,10 @@ class PostgresStore:
                 self._building.release()
 
         threading.Thread(target=build, name="alma-index", daemon=True).start()
+
+
+def _restore_hits(hits: Iterable[Hit]) -> list[Hit]:
+    return [Hit(restore_text(hit.id), hit.score) for hit in hits]
 
 
 # --- writing
@@ -328,13 +354,17 @@ def _write_rows(connection: Connection, tenant: str, rows: Sequence[EncodedRecor
             query = "SELECT version FROM record WHERE tenant = %s AND id = %s"
             [(version,)] = connection.execute(query, (tenant, row.values[0])).fetchall()
             raise refuse_version(row.record, version)
+    # What is new has nothing to be removed.
+    changed = [row for row in rows if row.record.version > 1]
     delete = (
         "DELETE FROM passage p USING unnest(%s::text[], %s::int[]) AS u (id, many)"
         " WHERE p.tenant = %s AND p.id = u.id AND p.i >= u.many"
     )
-    connection.execute(delete, ([row.values[0] for row in rows], [len(row.passages) for row in rows], tenant))
-    without = [row.values[0] for row in rows if not row.terms]
-    connection.execute("DELETE FROM term WHERE tenant = %s AND id = ANY(%s)", (tenant, without))
+    if changed:
+        connection.execute(delete, ([row.values[0] for row in changed], [len(row.passages) for row in changed], tenant))
+    without = [row.values[0] for row in changed if not row.terms]
+    if without:
+        connection.execute("DELETE FROM term WHERE tenant = %s AND id = ANY(%s)", (tenant, without))
     if passages := [passage for row in rows for passage in row.passages]:
         connection.execute(_PASSAGES, (*map(list, zip(*passages, strict=True)), tenant))
     if terms := [(row.values[0], row.terms) for row in rows if row.terms]:
@@ -349,8 +379,9 @@ def _decode_row(row: tuple[Any, ...]) -> Record:
     fields = dict(zip(_TYPES, values, strict=True))
     count = fields.pop("passages")
     try:
-        for name in ("id", *NAMES, "superseded_by", "text"):
-            fields[name] = restore_text(fields[name])
+        for name in _TEXTS:
+            if "\1" in fields[name]:
+                fields[name] = restore_text(fields[name])
         for name in ("links", "tags"):
             fields[name] = tuple(map(restore_text, fields[name]))
         decode_columns(fields)

@@ -285,9 +285,15 @@ class Cache:
         if len(vector) not in self._shelves:
             return
         shelf, count = self._shelves[len(vector)], count_candidates(limit)
+        scopes = None if ids is None else np.fromiter(ids, "i8")
+        numbers = filter.list_few(db)
+        if numbers == []:
+            return
+        if numbers is not None:
+            yield shelf.select(scopes, np.array(numbers, "i8")), None
+            return
         # A record may have several vectors among the best.
         depth = max(count // BELIEVED, _VECTORS * limit)
-        scopes = None if ids is None else np.fromiter(ids, "i8")
         few = _GROWTH * max(_FIRST_BATCH, 3 * limit)
         for is_listed in (False, True):
             rows = db.execute(*filter.select_superset()) if is_listed else ()

@@ -17,9 +17,11 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ...types.query import Hit, Where
+from ...types.record import Status
 from ...types.times import to_micros
 from .database import TOKENIZER
 
+LISTED = 4_000  # So many records are listed before they are searched.
 FEW = 500  # More names than this are sent as one parameter.
 
 _SCOPE = {"kinds": "s.kind", "projects": "s.project", "agents": "s.agent", "users": "s.user", "embedders": "s.embedder"}
@@ -73,6 +75,7 @@ class Filter(NamedTuple):
     shortcut: Clause  # What a session, key, link or tag alone selects; nothing when none is given.
     whole: Clause  # The condition, on `r` alone.
     listing: Clause  # The same, never empty, for going through all that is asked for.
+    is_selective: bool  # Whether an index finds what is asked for, which is likely to be little.
 
     def select_numbers(self) -> Clause:
         """Return a statement for the numbers of all that is asked for."""
@@ -81,6 +84,14 @@ class Filter(NamedTuple):
     def select_superset(self) -> Clause:
         """Return the same, and perhaps some numbers more, where those are quicker to list."""
         return self.shortcut if self.shortcut.sql else self.select_numbers()
+
+    def list_few(self, db: sqlite3.Connection) -> list[int] | None:
+        """Return the numbers of the few records that an index selects; None if they may be many."""
+        if not self.is_selective:
+            return None
+        superset = self.select_superset()
+        rows = db.execute(f"{superset.sql} LIMIT ?", (*superset.params, LISTED + 1)).fetchall()
+        return [number for (number,) in rows] if len(rows) <= LISTED else None
 
     def scopes(self, db: sqlite3.Connection) -> list[int] | None:
         """Return the ids of the scopes that are asked for; None when all are."""
@@ -125,7 +136,10 @@ def compile_filter(where: Where) -> Filter:
     joined = join_clauses(within, record)
     whole = joined if scope.sql else record
     # Even when every scope will do: for each of them an index can find a span of time.
-    return Filter(scope, record, shortcut, whole, whole if shortcut.sql else joined)
+    # Most records are active, and those of some hours are few.
+    is_of_few = where.statuses is not None and Status.ACTIVE not in where.statuses
+    is_selective = bool(shortcut.sql) or is_of_few or where.created_from is not None or where.created_to is not None
+    return Filter(scope, record, shortcut, whole, whole if shortcut.sql else joined, is_selective)
 
 
 # --- words on disk: an FTS5 index over text, with one token for the scope of a record
@@ -227,12 +241,15 @@ def match(
     rest = filter.whole if scopes is None else filter.record
     search = Search(db, filter, scopes, rest, limit, max(_FIRST, 4 * limit))
     share, terms = frequencies.share(db, scopes), _read_words(db, frequencies, words)
+    numbers = filter.list_few(db)
+    if numbers == []:
+        return []
     rare, common = _split_by_cost(terms, 1.0 if share >= _MOST else 2 * share + _PASSING)
     # The best of all, among equals the newest; None when too little of the best is asked for.
     hits: list[Hit] | None = None
-    if share >= _MOST:
+    if numbers is None and share >= _MOST:
         hits = _find_best(search, _make_query(rare, None), filter.whole)
-    if hits is None and share < _NEARLY_ALL:
+    if numbers is None and hits is None and share < _NEARLY_ALL:
         hits = _find_best(search, _make_query(rare, scopes), rest)
     if hits is None:
         rare, common = _split_by_cost(terms, _PASSING)
@@ -324,10 +341,13 @@ def _find_best(search: Search, query: str, rest: Clause, within: Clause = Clause
     """Return the best that `rest` allows; None when there may be more of them than were looked at."""
     if not query:
         return []
-    most = _GROWTH * search.first
-    best = search.db.execute(_BEST.format(within.sql), (query, *within.params, most)).fetchall()
-    hits = _keep_wanted(search, best, rest, search.limit)
-    return hits if len(hits) >= search.limit or len(best) < most else None
+    # Usually most of the best are wanted; to fetch more of them costs as much as to rank them.
+    for most in (search.first, _GROWTH * search.first):
+        best = search.db.execute(_BEST.format(within.sql), (query, *within.params, most)).fetchall()
+        hits = _keep_wanted(search, best, rest, search.limit)
+        if len(hits) >= search.limit or len(best) < most:
+            return hits
+    return None
 
 
 def _keep_wanted(search: Search, best: list[tuple[int, float]], rest: Clause, enough: int) -> list[Hit]:

@@ -7,7 +7,7 @@ import json
 import os
 import sqlite3
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from heapq import nlargest
@@ -156,13 +156,19 @@ class SQLiteStore:
         condition = search.compile_filter(where)
         if limit <= 0:
             return []
-        from .cache import Cache
-
         with self._db.read() as db:
-            self._notice_opening()
-            if self._cache is None:
-                self._cache = Cache()
-            return self._cache.nearest(db, vector, condition, limit)
+            return self._open_cache().nearest(db, vector, condition, limit)
+
+    def nearest_by_kind(self, vector: Vector, where: Where, limits: Mapping[str, int]) -> dict[str, list[Hit]]:
+        """Return for each kind the records whose vectors are nearest, best first."""
+        hits: dict[str, list[Hit]] = {}
+        with self._db.read() as db:
+            cache = self._open_cache()
+            for kind, limit in limits.items():
+                # Vectors of one kind lie together, so that each vector is still scored once.
+                condition = search.compile_filter(replace(where, kinds={kind}))
+                hits[kind] = cache.nearest(db, vector, condition, limit) if limit > 0 else []
+        return hits
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
         """Return the records that best match the words, best first."""
@@ -172,6 +178,17 @@ class SQLiteStore:
         with self._db.read() as db:
             self._notice_opening()
             return search.match(db, self._frequencies, words, condition, limit, _MANY_SCOPES)
+
+    def match_by_kind(self, words: str, where: Where, limits: Mapping[str, int]) -> dict[str, list[Hit]]:
+        """Return for each kind the records that best match the words, best first."""
+        hits: dict[str, list[Hit]] = {}
+        with self._db.read() as db:
+            self._notice_opening()
+            for kind, limit in limits.items():
+                condition = search.compile_filter(replace(where, kinds={kind}))
+                found = search.match(db, self._frequencies, words, condition, limit, _MANY_SCOPES) if limit > 0 else []
+                hits[kind] = found
+        return hits
 
     def match_all(self, words: str, where: Where, limit: int) -> list[str]:
         """Return the ids of records that hold each of the words, newest first."""
@@ -237,6 +254,15 @@ class SQLiteStore:
         """Close the store."""
         self._db.close()
         self._forget(0)
+
+    def _open_cache(self) -> Cache:
+        """Return the cache of the vectors; to be called inside a read transaction."""
+        from .cache import Cache
+
+        self._notice_opening()
+        if self._cache is None:
+            self._cache = Cache()
+        return self._cache
 
     def _notice_opening(self) -> None:
         """The file may have been replaced by another, or this process by its child."""
