@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 from tests.api.samples import World, world
-from tests.forked import Forks, Running, open_forks
+from tests.forked import Running, share_server_forks
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
@@ -120,21 +118,11 @@ class Served:
         return self.process.wait(SECONDS)
 
 
-@cache
-def open_server_forks() -> Forks:
-    """Return the process from which servers are forked. It ends with the process of the tests."""
-    forks = ExitStack()
-    atexit.register(forks.close)
-    return forks.enter_context(
-        open_forks("-W", "error", modules=("alma.http.workers", "alma.app", "alma.engine.history"))
-    )
-
-
 def start_process(arguments: list[str], folder: Path) -> Running | subprocess.Popen[str]:
     """Start the server: forked where that is possible, because a fresh interpreter takes most of a second."""
     if hasattr(os, "fork"):
         code = "import sys; from alma.http import main; sys.exit(main())"
-        return open_server_forks().start(code, folder, arguments=arguments)
+        return share_server_forks().start(code, folder, arguments=arguments)
     command = [sys.executable, "-W", "error", "-m", "alma.http", *arguments]
     return subprocess.Popen(command, cwd=folder, env=dict(os.environ), stderr=subprocess.PIPE, text=True)
 
