@@ -202,7 +202,7 @@ class Running:
     """A program that was started, with the part of `subprocess.Popen` that the tests use."""
 
     def __init__(
-        self, pid: int, code_file: Path, stderr: IO[str], stdin: IO[str] | None = None, stdout: IO[str] | None = None
+        self, pid: int, code_file: Path, stderr: IO[str] | None, stdin: IO[str] | None, stdout: IO[str] | None
     ) -> None:
         self.pid = pid
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
@@ -289,23 +289,25 @@ class Forks:
         environ: dict[str, str] | None = None,
         seconds: int = 600,
         with_pipes: bool = False,
+        log: Path | None = None,
     ) -> Running:
         """Start a program in a folder, and return before it ends. It is killed after many seconds.
 
-        `with_pipes`, its standard input and output are pipes, as its standard error always is.
+        Its standard error is a pipe, or goes to the file `log`. `with_pipes`, so are its standard input and output.
         """
         self._started += 1
         code_file, given, out, err = (self._folder / f"{self._started}.{name}" for name in ("code", "in", "out", "err"))
-        for pipe in (given, out, err) if with_pipes else (err,):
+        for pipe in ([given, out] if with_pipes else []) + ([] if log else [err]):
             os.mkfifo(pipe)
         job: dict[str, Any] = {"code": code, "folder": str(folder), "arguments": list(arguments), "seconds": seconds}
         job |= {"environ": dict(os.environ if environ is None else environ), "path": ""}
-        job["files"] = [str(given), str(out), str(err)] if with_pipes else [os.devnull, os.devnull, str(err)]
+        files = [given, out, log or err] if with_pipes else [os.devnull, os.devnull, log or err]
+        job["files"] = list(map(str, files))
         pid = self._send({**job, "code_file": str(code_file)})
         # The program opens them in this order, each time waiting for this process.
         stdin = given.open("w", encoding="utf-8") if with_pipes else None
         stdout = out.open(encoding="utf-8") if with_pipes else None
-        return Running(pid, code_file, err.open(encoding="utf-8"), stdin, stdout)
+        return Running(pid, code_file, None if log else err.open(encoding="utf-8"), stdin, stdout)
 
     def write_command(self, name: str, code: str) -> str:
         """Write an executable file that runs a program, and return its path.
