@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,16 +82,31 @@ class Within(httpx.BaseTransport):
         return httpx.Response(made.status_code, headers=made.headers, content=made.content)
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Fill a folder once; each test gets a copy of it."""
+    folder = tmp_path_factory.mktemp("template")
+    site = make_site(folder)
+    made = world(site.alma, str(folder))
+    site.alma.close()
+    return made
+
+
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def prepared(template: World, tmp_path: Path) -> World:
+    """What lies in the memory of `site`."""
+    shutil.copytree(template.folder, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns(tokens.FILE))
+    file = template.file.replace(template.folder, str(tmp_path))
+    return replace(template, folder=str(tmp_path), file=file)
+
+
+@pytest.fixture
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    if "prepared" in request.fixturenames:
+        request.getfixturevalue("prepared")
     made = make_site(tmp_path)
     yield made
     made.alma.close()
-
-
-@pytest.fixture
-def prepared(site: Site, tmp_path: Path) -> World:
-    return world(site.alma, str(tmp_path))
 
 
 # -- as a process
