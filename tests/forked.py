@@ -310,22 +310,19 @@ class Forks:
         return Running(pid, code_file, None if log else err.open(encoding="utf-8"), stdin, stdout)
 
     def write_command(self, name: str, code: str) -> str:
-        """Write an executable file that runs a program, and return its path.
+        """Write an executable file that runs a program in a fork, and return its path.
 
         Programs that start others, such as a shell or a coding agent, start this one as they would the installed one.
-        It passes signals on. A test that kills a program uses `start`: this file would end before the program does.
+        It passes signals on. Where it is killed itself, its program ends a moment later: then its output ends.
         """
         file = self._folder / "bin" / name
-        if file.exists():
-            return str(file)
-        file.parent.mkdir(exist_ok=True)
-        text = f"#!{sys.executable}\n{code}\n"
-        if hasattr(os, "pidfd_open"):
+        if not file.exists():
+            file.parent.mkdir(exist_ok=True)
             place = str(file.with_suffix(".socket"))
             self._send({"socket": place, "code": code})
             text = _COMMAND.format(python=sys.executable, socket=place, name=name)
-        file.write_text(text, encoding="utf-8")
-        file.chmod(0o700)
+            file.write_text(text, encoding="utf-8")
+            file.chmod(0o700)
         return str(file)
 
     def _send(self, job: dict[str, Any]) -> int:
@@ -366,19 +363,25 @@ def share_server_forks() -> Forks:
     return share_forks("alma.http.workers", "alma.mcp.server", "alma.app", "alma.engine.history")
 
 
+_CAN_FORK_COMMANDS = hasattr(os, "fork") and hasattr(os, "pidfd_open")
 _ENTRIES = {"alma": "alma.cli", "alma-mcp": "alma.mcp", "alma-http": "alma.http"}
 
 
-def find_command(name: str = "alma") -> str:
-    """Return the path of a command that runs in a fork of a process that has loaded the servers.
+def find_command(name: str = "alma") -> list[str]:
+    """Return the words that start a command, in a fork of a process that has loaded the servers if possible.
 
     As in an interpreter without options, its warnings are not shown.
     """
+    if not _CAN_FORK_COMMANDS:
+        return [sys.executable, "-m", name.replace("-", ".")]
     code = "import sys, warnings; warnings.simplefilter('ignore')\n"
     code += f"from {_ENTRIES[name]} import main\nsys.exit(main())"
-    return share_server_forks().write_command(name, code)
+    return [share_server_forks().write_command(name, code)]
 
 
-def find_python() -> str:
-    """Return the path of a command that runs the program that its first argument is. Warnings are errors."""
-    return share_forks().write_command("python", "import sys\nexec(sys.argv.pop(1), {'__name__': '__main__'})")
+def find_python() -> list[str]:
+    """Return the words that start a Python program, which follows, in a fork if possible. Warnings are errors."""
+    if not _CAN_FORK_COMMANDS:
+        return [sys.executable, "-W", "error", "-c"]
+    code = "import sys\nexec(sys.argv.pop(1), {'__name__': '__main__'})"
+    return [share_forks().write_command("python", code)]

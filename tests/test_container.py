@@ -148,7 +148,7 @@ def test_the_command_of_the_image_serves(postgres_dsn: str, tmp_path: Path) -> N
     environment = {**os.environ, "ALMA_CONFIG": str(config), "ALMA_DSN": postgres_dsn}
     environment |= {"ALMA_HTTP_TOKEN": TOKEN, "ALMA_TOKENS_FILE": str(tmp_path / "http-tokens.json")}
     process = subprocess.Popen(
-        [find_command(), *command], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+        [*find_command(), *command], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     try:

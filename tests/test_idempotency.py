@@ -111,7 +111,7 @@ with ALMA(SQLiteStore(sys.argv[1]), HashEmbedder(), project_id="test") as alma:
 @pytest.mark.system
 def test_processes_and_threads_count_a_key_once(tmp_path: Path) -> None:
     path = tmp_path / "alma.db"
-    command = [find_python(), LEARN, str(path)]
+    command = [*find_python(), LEARN, str(path)]
     processes = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(3)

@@ -135,7 +135,7 @@ class TestRetrievalsBesideAWriter:
     def test_the_command_line_does_not_wait_either(self, tmp_path: Path) -> None:
         (tmp_path / ".alma").mkdir(mode=0o700)
         (tmp_path / ".alma" / "config.yaml").write_text("alma:\n  project_id: p\n  embedding_provider: hash\n")
-        command = [find_command(), "retrieve", TASK, "--agent", "dev"]
+        command = [*find_command(), "retrieve", TASK, "--agent", "dev"]
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
         [store] = (tmp_path / ".alma").glob("*.db")
         with writing(store):

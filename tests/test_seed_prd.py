@@ -317,10 +317,10 @@ manager.create_handoff("Helena", context.session_id, last_action="tested", last_
 from alma.session import SessionManager
 print(SessionManager("my-project").get_quick_reload("Helena"))
 """
-    subprocess.run([find_python(), begin], cwd=tmp_path, check=True, timeout=120)
+    subprocess.run([*find_python(), begin], cwd=tmp_path, check=True, timeout=120)
     started = time.monotonic()
     done = subprocess.run(
-        [find_python(), resume], cwd=tmp_path, check=True, timeout=120, capture_output=True, text=True
+        [*find_python(), resume], cwd=tmp_path, check=True, timeout=120, capture_output=True, text=True
     )
     assert "tested" in done.stdout
     assert time.monotonic() - started < 20

@@ -297,7 +297,7 @@ def test_a_store_made_here_is_used_by_every_door(clone: Path, created_by: str) -
 
 def test_processes_that_begin_at_the_same_time_do_not_take_each_other_for_strangers(clone: Path) -> None:
     code = "from alma.app import open_default; open_default().close()"
-    running = [subprocess.Popen([find_python(), code], stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    running = [subprocess.Popen([*find_python(), code], stderr=subprocess.PIPE, text=True) for _ in range(4)]
     for process in running:
         _, err = process.communicate(timeout=120)
         assert process.returncode == 0, err

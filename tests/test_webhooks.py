@@ -369,7 +369,7 @@ def test_a_killed_process_loses_no_event(
     alma = open_memory()
     acknowledged: list[str] = []
     for round in range(3):
-        command = [find_python(), WRITER, str(tmp_path / "alma.db"), receiver.url]
+        command = [*find_python(), WRITER, str(tmp_path / "alma.db"), receiver.url]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout is not None
             for _ in range(7 + round):
@@ -752,7 +752,7 @@ def test_events_are_sent_in_the_background_until_the_memory_is_closed(open_memor
 def test_the_server_sends_events(tmp_path: Path, receiver: Receiver) -> None:
     hooks = f'[{{url: "{receiver.url}", secret_env: HOOK_SECRET, allow_private: true, timeout: 1}}]'
     config = write_config(tmp_path, hooks)
-    command = [find_command("alma-http"), "--config", str(config), "--port", "0"]
+    command = [*find_command("alma-http"), "--config", str(config), "--port", "0"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as server:
         try:
             with ALMA.from_config(config) as alma:

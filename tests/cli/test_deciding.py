@@ -311,7 +311,7 @@ def ask_mcp(id: str, *options: str, **environment: str) -> tuple[bool, str]:
     ]
     words, names = ["mcp", "--tools", "all", *options], {**os.environ, **environment}
     pipe = subprocess.PIPE
-    server = subprocess.Popen([find_command(), *words], stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=names)
+    server = subprocess.Popen([*find_command(), *words], stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=names)
     assert server.stdin is not None
     assert server.stdout is not None
     assert server.stderr is not None

@@ -61,7 +61,7 @@ class _Piped(io.StringIO):
 
 
 def _as_a_process(folder: Path, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [find_command(), *words]
+    command = [*find_command(), *words]
     speaking = {**os.environ, "PYTHONIOENCODING": "ascii"}
     return subprocess.run(command, cwd=folder, env=speaking, input=given, capture_output=True, timeout=60, check=False)
 

@@ -57,7 +57,7 @@ class Place:
     @property
     def forked_command(self) -> list[str]:
         """The server in a fork of a process that has loaded it."""
-        return [find_command("alma-mcp"), *self.arguments]
+        return [*find_command("alma-mcp"), *self.arguments]
 
     def over_stdio(self, work: Work[T], *options: str, mode: str = "legacy") -> T:
         [command, *arguments] = [*self.forked_command, *options]

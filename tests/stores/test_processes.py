@@ -71,7 +71,7 @@ def place(kind, tmp_path, request):
 
 
 def start(script, *args):
-    command = [find_python(), COMMON + script, *map(str, args)]
+    command = [*find_python(), COMMON + script, *map(str, args)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

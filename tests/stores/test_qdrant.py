@@ -65,7 +65,7 @@ def test_a_second_process_is_told_what_to_use(tmp_path):
     opened = [create(name, path=tmp_path, options={"path": str(tmp_path / name)}) for name in ("qdrant", "chroma")]
     for store in opened:
         store.put([make_record("a")])
-    command = [find_python(), OPEN, str(tmp_path)]
+    command = [*find_python(), OPEN, str(tmp_path)]
     messages = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.splitlines()
     assert len(messages) == 2
     for message in messages:

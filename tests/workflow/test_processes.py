@@ -48,7 +48,7 @@ for number in range(start, 10**9):
 
 
 def start(script: str, path: Path, name: str) -> subprocess.Popen[str]:
-    command = [find_python(), COMMON + script, str(path), name]
+    command = [*find_python(), COMMON + script, str(path), name]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
