@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 _SERVER = '''
-import atexit, importlib, json, os, signal, sys, traceback
+import array, ast, atexit, importlib, json, os, select, signal, socket, sys, traceback
 from contextlib import suppress
 
 for name in json.loads(sys.argv[1]):
@@ -54,11 +54,11 @@ def run_job(job):
     os.chdir(job["folder"])
     os.environ.clear()
     os.environ.update(job["environ"])
-    for descriptor, file in ((0, job["given"]), (1, job["out"]), (2, job["err"])):
+    for descriptor, file in enumerate(job["files"]):
         flags = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        os.dup2(os.open(file, flags, 0o600), descriptor)
+        os.dup2(file if isinstance(file, int) else os.open(file, flags, 0o600), descriptor)
     sys.stdin = open(0, closefd=False)
-    sys.argv = ["program", *job["arguments"]]
+    sys.argv = [job.get("name", "program"), *job["arguments"]]
     sys.path[0] = job["path"]
     try:
         exec(compile(job["code"], "<program>", "exec"), {"__name__": "__main__"})
@@ -101,13 +101,88 @@ def keep_program(job):
     os.close(out)
     return child
 
+def receive(connection, size):
+    data = b""
+    while len(data) < size and (part := connection.recv(size - len(data))):
+        data += part
+    return data
+
+def answer_command(connection, code):
+    """Run a program for a command that connected, with the files that it has open."""
+    size, rights, _, _ = connection.recvmsg(8, socket.CMSG_SPACE(12))
+    files = list(array.array("i", rights[0][2]))
+    job = ast.literal_eval(receive(connection, int.from_bytes(size, "big")).decode("utf-8", "surrogateescape"))
+    child = fork_program({**job, "code": code, "files": files})
+    for file in files:
+        os.close(file)
+    connection.sendall(child.to_bytes(8, "big"))
+    ended = os.pidfd_open(child)
+    ready, _, _ = select.select([ended, connection], [], [])
+    if ended not in ready:
+        os.kill(child, signal.SIGKILL)
+    with suppress(OSError):
+        connection.sendall(wait_for(child).to_bytes(8, "big", signed=True))
+
+def offer_command(job):
+    """Fork a process that runs a program for each connection to a socket, as long as this process is in use."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(job["socket"])
+        listener.listen(100)
+        if os.fork():
+            return 0
+        waiting = select.poll()
+        waiting.register(listener, select.POLLIN)
+        waiting.register(0, 0)
+        while 0 not in dict(waiting.poll()):
+            with listener.accept()[0] as connection:
+                if not os.fork():
+                    listener.close()
+                    answer_command(connection, job["code"])
+                    os._exit(0)
+            with suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+        os._exit(0)
+
+def answer(job):
+    if "socket" in job:
+        return offer_command(job)
+    return keep_program(job) if "code_file" in job else wait_for(fork_program(job))
+
 for line in sys.stdin:
-    job = json.loads(line)
-    print(keep_program(job) if "code_file" in job else wait_for(fork_program(job)), flush=True)
+    print(answer(json.loads(line)), flush=True)
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 '''
+
+_COMMAND = """\
+#!{python} -IS
+import _signal, _socket, os, sys
+connection = _socket.socket(_socket.AF_UNIX)
+connection.connect({socket!r})
+job = {{"name": {name!r}, "folder": os.getcwd(), "arguments": sys.argv[1:], "environ": dict(os.environ)}}
+job |= {{"path": "", "seconds": 600}}
+data = repr(job).encode("utf-8", "surrogateescape")
+rights = b"".join(file.to_bytes(4, sys.byteorder) for file in (0, 1, 2))
+connection.sendmsg([len(data).to_bytes(8, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+while data:
+    data = data[connection.send(data):]
+child = int.from_bytes(connection.recv(8), "big")
+for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
+    _signal.signal(number, lambda number, frame: os.kill(child, number))
+for file in (0, 1, 2):
+    os.close(file)
+code = int.from_bytes(connection.recv(8), "big", signed=True)
+if code < 0:
+    _signal.signal(-code, _signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+os._exit(code)
+"""
+"""A command that has its program run elsewhere, with its own open files, and ends as the program does.
+
+It imports what the interpreter has built in, so that it starts in a hundredth of a second.
+"""
 
 MODULES = ("alma", "alma.memory", "alma.app", "alma.cli", "alma.cli.derive", "alma.operations")
 MODULES += ("alma.stores.sqlite", "alma.stores.sqlite.cache", "alma.stores.file", "alma.embedders.hash")
@@ -127,7 +202,7 @@ class Running:
     """A program that was started, with the part of `subprocess.Popen` that the tests use."""
 
     def __init__(
-        self, pid: int, code_file: Path, stderr: IO[str], stdin: IO[str] | None = None, stdout: IO[str] | None = None
+        self, pid: int, code_file: Path, stderr: IO[str] | None, stdin: IO[str] | None, stdout: IO[str] | None
     ) -> None:
         self.pid = pid
         self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
@@ -215,8 +290,7 @@ class Forks:
         for file in (out, err):
             file.unlink(missing_ok=True)
         job: dict[str, Any] = {"code": code, "folder": str(folder), "arguments": list(arguments), "seconds": seconds}
-        job |= {"environ": environ, "path": str(path or ""), "out": str(out), "err": str(err)}
-        job["given"] = str(given_file)
+        job |= {"environ": environ, "path": str(path or ""), "files": [str(given_file), str(out), str(err)]}
         code = self._send(job)
         return Ended(code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
 
@@ -229,23 +303,41 @@ class Forks:
         environ: dict[str, str] | None = None,
         seconds: int = 600,
         with_pipes: bool = False,
+        log: Path | None = None,
     ) -> Running:
         """Start a program in a folder, and return before it ends. It is killed after many seconds.
 
-        `with_pipes`, its standard input and output are pipes, as its standard error always is.
+        Its standard error is a pipe, or goes to the file `log`. `with_pipes`, so are its standard input and output.
         """
         self._started += 1
         code_file, given, out, err = (self._folder / f"{self._started}.{name}" for name in ("code", "in", "out", "err"))
-        for pipe in (given, out, err) if with_pipes else (err,):
+        for pipe in ([given, out] if with_pipes else []) + ([] if log else [err]):
             os.mkfifo(pipe)
         job: dict[str, Any] = {"code": code, "folder": str(folder), "arguments": list(arguments), "seconds": seconds}
-        job |= {"environ": dict(os.environ if environ is None else environ), "path": "", "err": str(err)}
-        job |= {"given": str(given), "out": str(out)} if with_pipes else {"given": os.devnull, "out": os.devnull}
+        job |= {"environ": dict(os.environ if environ is None else environ), "path": ""}
+        files = [given, out, log or err] if with_pipes else [os.devnull, os.devnull, log or err]
+        job["files"] = list(map(str, files))
         pid = self._send({**job, "code_file": str(code_file)})
         # The program opens them in this order, each time waiting for this process.
         stdin = given.open("w", encoding="utf-8") if with_pipes else None
         stdout = out.open(encoding="utf-8") if with_pipes else None
-        return Running(pid, code_file, err.open(encoding="utf-8"), stdin, stdout)
+        return Running(pid, code_file, None if log else err.open(encoding="utf-8"), stdin, stdout)
+
+    def write_command(self, name: str, code: str) -> str:
+        """Write an executable file that runs a program in a fork, and return its path.
+
+        Programs that start others, such as a shell or a coding agent, start this one as they would the installed one.
+        It passes signals on. Where it is killed itself, its program ends a moment later: then its output ends.
+        """
+        file = self._folder / "bin" / name
+        if not file.exists():
+            file.parent.mkdir(exist_ok=True)
+            place = str(file.with_suffix(".socket"))
+            self._send({"socket": place, "code": code})
+            text = _COMMAND.format(python=sys.executable, socket=place, name=name)
+            file.write_text(text, encoding="utf-8")
+            file.chmod(0o700)
+        return str(file)
 
     def _send(self, job: dict[str, Any]) -> int:
         assert self._process.stdin is not None
@@ -273,8 +365,37 @@ def open_forks(*options: str, modules: Sequence[str] = MODULES) -> Iterator[Fork
 
 
 @cache
-def share_forks() -> Forks:
+def share_forks(*modules: str) -> Forks:
     """Return the process that all files share. Warnings are errors in its programs; it ends with the tests' process."""
     forks = ExitStack()
     atexit.register(forks.close)
-    return forks.enter_context(open_forks("-W", "error"))
+    return forks.enter_context(open_forks("-W", "error", modules=modules or MODULES))
+
+
+def share_server_forks() -> Forks:
+    """Return the process that has loaded the servers."""
+    return share_forks("alma.http.workers", "alma.mcp.server", "alma.app", "alma.engine.history")
+
+
+_CAN_FORK_COMMANDS = hasattr(os, "fork") and hasattr(os, "pidfd_open")
+_ENTRIES = {"alma": "alma.cli", "alma-mcp": "alma.mcp", "alma-http": "alma.http"}
+
+
+def find_command(name: str = "alma") -> list[str]:
+    """Return the words that start a command, in a fork of a process that has loaded the servers if possible.
+
+    As in an interpreter without options, its warnings are not shown.
+    """
+    if not _CAN_FORK_COMMANDS:
+        return [sys.executable, "-m", name.replace("-", ".")]
+    code = "import sys, warnings; warnings.simplefilter('ignore')\n"
+    code += f"from {_ENTRIES[name]} import main\nsys.exit(main())"
+    return [share_server_forks().write_command(name, code)]
+
+
+def find_python() -> list[str]:
+    """Return the words that start a Python program, which follows, in a fork if possible. Warnings are errors."""
+    if not _CAN_FORK_COMMANDS:
+        return [sys.executable, "-W", "error", "-c"]
+    code = "import sys\nexec(sys.argv.pop(1), {'__name__': '__main__'})"
+    return [share_forks().write_command("python", code)]

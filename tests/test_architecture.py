@@ -239,9 +239,13 @@ def layer(file: Path, source: Path = SOURCE) -> str:
     return parts[0].removesuffix(".py")
 
 
-@cache
 def imports(file: Path, source: Path = SOURCE) -> tuple[tuple[str, bool], ...]:
     """Return absolute names of what a module imports, and whether that happens while it is being loaded."""
+    return list_imports(file, source)
+
+
+@cache
+def list_imports(file: Path, source: Path) -> tuple[tuple[str, bool], ...]:
     return tuple(find_imports(file, source))
 
 
@@ -249,9 +253,9 @@ def find_imports(file: Path, source: Path) -> Iterator[tuple[str, bool]]:
     tree = parse(file)
     package = ("alma", *file.relative_to(source).parts[:-1])
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    naming = [call for call in calls if ast.unparse(call.func).endswith(("getLogger", "Registry"))]
+    naming = [call for call in calls if name_function(call).endswith(("getLogger", "Registry"))]
     labels = {id(label) for call in naming for label in call.args}
-    for node, early in walk(tree, True):
+    for node, early in walk(tree):
         if id(node) in labels:
             continue
         if isinstance(node, ast.Import):
@@ -281,11 +285,19 @@ def origins(node: ast.ImportFrom, package: tuple[str, ...]) -> list[str]:
     return [f"{base}.{name.name}" for name in node.names]
 
 
-def walk(node: ast.AST, early: bool) -> Iterator[tuple[ast.AST, bool]]:
-    for child in ast.iter_child_nodes(node):
-        yield child, early
-        late = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or _type_checking(child)
-        yield from walk(child, early and not late)
+def name_function(call: ast.Call) -> str:
+    """Return the last name of the function that is called."""
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
+
+
+def walk(tree: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield the nodes of a tree in their order, and whether they run while the module is being loaded."""
+    waiting = [(child, True) for child in reversed(list(ast.iter_child_nodes(tree)))]
+    while waiting:
+        node, early = waiting.pop()
+        yield node, early
+        late = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or _type_checking(node)
+        waiting += [(child, early and not late) for child in reversed(list(ast.iter_child_nodes(node)))]
 
 
 def _type_checking(node: ast.AST) -> bool:

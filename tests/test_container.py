@@ -19,6 +19,7 @@ import psycopg
 import pytest
 import yaml
 from psycopg.conninfo import make_conninfo
+from tests.forked import find_command
 
 from alma.stores.postgres.server import LocalServer
 
@@ -147,7 +148,7 @@ def test_the_command_of_the_image_serves(postgres_dsn: str, tmp_path: Path) -> N
     environment = {**os.environ, "ALMA_CONFIG": str(config), "ALMA_DSN": postgres_dsn}
     environment |= {"ALMA_HTTP_TOKEN": TOKEN, "ALMA_TOKENS_FILE": str(tmp_path / "http-tokens.json")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "alma", *command], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+        [*find_command(), *command], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     try:

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.forked import Ended, Forks, share_forks
+from tests.forked import Ended, Forks, find_command, share_forks
 from tools.generate_docs import PAGES, rendered
 
 from alma.config import load
@@ -170,7 +170,8 @@ def test_output_of_examples_is_shown_as_printed(document: Path, tmp_path: Path, 
 def test_the_server_tutorial_shows_what_is_printed(tmp_path: Path) -> None:
     document = ROOT / "docs" / "tutorial" / "server.md"
     port = find_free_port()
-    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    commands = [str(Path(file).parent) for file in (find_command()[0], sys.executable)]
+    env = {**os.environ, "PATH": os.pathsep.join([*commands, os.environ["PATH"]])}
     env |= {"HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path / "home" / ".config")}
     folder = tmp_path / "alma-server"
     folder.mkdir()
@@ -206,7 +207,7 @@ def test_the_example_of_a_remote_store_runs(tmp_path: Path, forks: Forks) -> Non
     port = find_free_port()
     (tmp_path / ".alma").mkdir()
     (tmp_path / ".alma/config.yaml").write_text("alma: {project_id: p, embedding_provider: none}\n")
-    command = f"exec {sys.executable} -m alma.http --config .alma/config.yaml --port {port}"
+    command = f"exec {' '.join(find_command('alma-http'))} --config .alma/config.yaml --port {port}"
     server = start_server(command, tmp_path, {**os.environ})
     try:
         output = server.stdout

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forked import find_python
 
 from alma import ALMA
 from alma.errors import NotFoundError, ValidationError
@@ -111,7 +111,7 @@ with ALMA(SQLiteStore(sys.argv[1]), HashEmbedder(), project_id="test") as alma:
 @pytest.mark.system
 def test_processes_and_threads_count_a_key_once(tmp_path: Path) -> None:
     path = tmp_path / "alma.db"
-    command = [sys.executable, "-W", "error", "-c", LEARN, str(path)]
+    command = [*find_python(), LEARN, str(path)]
     processes = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(3)

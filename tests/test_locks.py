@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.forked import share_forks
+from tests.forked import find_command, share_forks
 
 from alma import ALMA, ALMAError
 from alma.embedders.hash import HashEmbedder
@@ -136,7 +135,7 @@ class TestRetrievalsBesideAWriter:
     def test_the_command_line_does_not_wait_either(self, tmp_path: Path) -> None:
         (tmp_path / ".alma").mkdir(mode=0o700)
         (tmp_path / ".alma" / "config.yaml").write_text("alma:\n  project_id: p\n  embedding_provider: hash\n")
-        command = [sys.executable, "-m", "alma", "retrieve", TASK, "--agent", "dev"]
+        command = [*find_command(), "retrieve", TASK, "--agent", "dev"]
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
         [store] = (tmp_path / ".alma").glob("*.db")
         with writing(store):

@@ -185,18 +185,8 @@ def test_the_example_package_passes_the_contract_and_can_be_named(tmp_path: Path
     site = tmp_path / "site"
     subprocess.run([*list_install_words(site), "--no-deps", "--no-build-isolation", str(EXAMPLE)], check=True)
     environ = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-c",
-        os.devnull,
-        "--rootdir",
-        str(EXAMPLE),
-    ]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:schemathesis", "-c", os.devnull, "--rootdir", str(EXAMPLE)]
+    command = [sys.executable, "-m", "pytest", *options]
     result = subprocess.run(
         [*command, str(EXAMPLE / "tests")], env=environ, capture_output=True, text=True, cwd=tmp_path
     )

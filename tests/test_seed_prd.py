@@ -12,13 +12,13 @@ import importlib
 import inspect
 import re
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.forked import find_python
 
 from alma import ALMA
 from alma.domains import DomainMemoryFactory, DomainSchema, get_coding_schema, get_general_schema, get_research_schema
@@ -317,10 +317,10 @@ manager.create_handoff("Helena", context.session_id, last_action="tested", last_
 from alma.session import SessionManager
 print(SessionManager("my-project").get_quick_reload("Helena"))
 """
-    subprocess.run([sys.executable, "-c", begin], cwd=tmp_path, check=True, timeout=120)
+    subprocess.run([*find_python(), begin], cwd=tmp_path, check=True, timeout=120)
     started = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-c", resume], cwd=tmp_path, check=True, timeout=120, capture_output=True, text=True
+        [*find_python(), resume], cwd=tmp_path, check=True, timeout=120, capture_output=True, text=True
     )
     assert "tested" in done.stdout
     assert time.monotonic() - started < 20

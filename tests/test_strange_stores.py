@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.forked import find_command
 
 from alma import ALMA, AsyncALMA
 from alma.app import open_default, open_memory
@@ -622,7 +623,7 @@ def test_a_server_that_an_agent_starts_over_stdio_refuses_it(clone: Path) -> Non
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
     ]
-    command = [sys.executable, "-m", "alma.mcp", "--config", ".alma/config.yaml", "--tools", "all"]
+    command = [*find_command("alma-mcp"), "--config", ".alma/config.yaml", "--tools", "all"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None

@@ -6,12 +6,12 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.forked import find_python
 from tests.http.conftest import make_site
 
 from alma import ALMA
@@ -297,7 +297,7 @@ def test_a_store_made_here_is_used_by_every_door(clone: Path, created_by: str) -
 
 def test_processes_that_begin_at_the_same_time_do_not_take_each_other_for_strangers(clone: Path) -> None:
     code = "from alma.app import open_default; open_default().close()"
-    running = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    running = [subprocess.Popen([*find_python(), code], stderr=subprocess.PIPE, text=True) for _ in range(4)]
     for process in running:
         _, err = process.communicate(timeout=120)
         assert process.returncode == 0, err

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.forked import Running, share_server_forks
 
 from alma.cli import main
+from alma.http import dashboard
 
 CONFIG = """\
 alma:
@@ -52,6 +58,20 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
         return Ran(code, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def forked_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`alma dashboard` forks its servers from a process that has loaded them, where that is possible."""
+
+    def start(command: list[str], *, env: dict[str, str], **options: Any) -> Running:
+        assert command[:4] == [sys.executable, "-P", "-m", "alma.http"]
+        code = "import sys; from alma.http import main; sys.exit(main())"
+        log = Path(command[command.index("--tokens") + 1]).with_name(dashboard.LOG_FILE)
+        return share_server_forks().start(code, Path.cwd(), arguments=command[4:], environ=env, log=log)
+
+    if hasattr(os, "fork"):
+        monkeypatch.setattr(dashboard, "subprocess", SimpleNamespace(Popen=start, DEVNULL=subprocess.DEVNULL))
 
 
 class _Person(io.StringIO):

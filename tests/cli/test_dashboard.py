@@ -49,6 +49,7 @@ def test_a_server_is_started_once_and_each_link_works_once(project: Path, run: R
             assert (project / ".alma" / name).stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_the_link_is_opened_in_a_browser_and_not_written_down(
     project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,6 +63,7 @@ def test_the_link_is_opened_in_a_browser_and_not_written_down(
     assert code not in (project / ".alma" / dashboard.LOG_FILE).read_text()
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_a_server_of_somebody_else_is_not_sent_the_token(project: Path, run: Run) -> None:
     run("dashboard", "--no-open", "--json")
     state = json.loads((project / STATE).read_text())
@@ -70,6 +72,7 @@ def test_a_server_of_somebody_else_is_not_sent_the_token(project: Path, run: Run
     assert run("dashboard", "--no-open", "--json").json["was_started"]
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_a_restarted_server_has_the_same_port_so_that_open_tabs_go_on(project: Path, run: Run) -> None:
     def stop(*, is_killed: bool = False) -> None:
         process = dashboard._STARTED.pop()
@@ -90,6 +93,7 @@ def test_a_restarted_server_has_the_same_port_so_that_open_tabs_go_on(project: P
         assert open_port() != port, "it is in use"
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_a_named_server_gives_a_link_to_whoever_has_a_token(
     project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +116,7 @@ def test_a_server_that_must_not_get_a_token_is_refused(project: Path, run: Run, 
     assert refused.code == 1
 
 
+@pytest.mark.usefixtures("forked_servers")
 def test_a_port_in_use_is_reported(project: Path, run: Run) -> None:
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))

@@ -61,7 +61,7 @@ class Listener:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.port = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def knows(self, secret: str) -> bool:
         return any(secret in headers or secret.encode() in body for _, headers, body in self.requests)
@@ -112,7 +112,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.fixture
-def stopping(project: Path) -> Iterator[None]:
+def stopping(project: Path, forked_servers: None) -> Iterator[None]:
     yield
     while dashboard._STARTED:
         process = dashboard._STARTED.pop()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import pty
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.forked import MODULES, Ended, Forks, open_forks, share_forks
+from tests.forked import Ended, find_command, share_forks
 
 from alma import ALMA
 from alma.cli import main
@@ -313,9 +310,11 @@ def ask_mcp(id: str, *options: str, **environment: str) -> tuple[bool, str]:
         {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
     ]
     words, names = ["mcp", "--tools", "all", *options], {**os.environ, **environment}
-    server = open_mcp_forks().start(CODE, Path.cwd(), arguments=words, environ=names, with_pipes=True)
+    pipe = subprocess.PIPE
+    server = subprocess.Popen([*find_command(), *words], stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=names)
     assert server.stdin is not None
     assert server.stdout is not None
+    assert server.stderr is not None
     with server.stdout, server.stderr:
         with server.stdin:
             for message in messages:
@@ -325,14 +324,6 @@ def ask_mcp(id: str, *options: str, **environment: str) -> tuple[bool, str]:
         told = server.stderr.read()
     server.wait()
     return not answers[1]["result"].get("isError"), told
-
-
-@cache
-def open_mcp_forks() -> Forks:
-    """Return the process from which MCP servers are forked. It ends with the process of the tests."""
-    forks = ExitStack()
-    atexit.register(forks.close)
-    return forks.enter_context(open_forks(modules=(*MODULES, "alma.mcp.server")))
 
 
 def test_approve_counts_only_if_a_person_allowed_it(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forked import find_command
 
 from alma import __version__
 from alma.cli import main
@@ -27,7 +28,7 @@ COMMANDS = tuple(SUMMARIES)
 
 def alma(*argv: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "alma", *argv],
+        [*find_command(), *argv],
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -309,9 +310,7 @@ def test_a_closed_pipe_leaves_no_traceback(project: Path, deployed: dict[str, st
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as closed:
-        done = subprocess.run(
-            [sys.executable, "-m", "alma", *argv], cwd=project, stdout=closed, stderr=subprocess.PIPE, check=False
-        )
+        done = subprocess.run([*find_command(), *argv], cwd=project, stdout=closed, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (141, b"")
 
 
@@ -321,7 +320,7 @@ def test_a_closed_pipe_leaves_no_traceback(project: Path, deployed: dict[str, st
 def test_a_full_disk_is_one_line(project: Path, deployed: dict[str, str], argv: tuple[str, ...]) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "alma", *argv],
+            [*find_command(), *argv],
             cwd=project,
             stdout=full,
             stderr=subprocess.PIPE,

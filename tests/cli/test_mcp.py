@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forked import find_command
 
 pytestmark = pytest.mark.system
 
@@ -36,7 +37,7 @@ def home(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("words", [("mcp", "--config", "CONFIG"), ("--config", "CONFIG", "mcp", "--tools", "core")])
 def test_it_answers_over_standard_input_and_output(project: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     config = str(project / ".alma" / "config.yaml")
-    command = [sys.executable, "-m", "alma", *(config if word == "CONFIG" else word for word in words)]
+    command = [*find_command(), *(config if word == "CONFIG" else word for word in words)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as server:
         assert server.stdin is not None
         assert server.stdout is not None

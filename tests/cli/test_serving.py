@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forked import find_command
 
 from alma.app import TOKEN_FILES
 from alma.http import tokens
@@ -107,7 +108,7 @@ def test_bad_input_is_one_clear_line(project: Path, run: Run, argv: tuple[str, .
 
 
 def test_it_serves_and_ends_well(project: Path) -> None:
-    command = [sys.executable, "-m", "alma", "serve", "--port", "0", "--log-file", "requests.jsonl"]
+    command = [*find_command(), "serve", "--port", "0", "--log-file", "requests.jsonl"]
     with subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         try:

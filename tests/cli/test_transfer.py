@@ -6,12 +6,12 @@ import io
 import os
 import stat
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forked import find_command
 
 pytestmark = pytest.mark.system
 
@@ -61,7 +61,7 @@ class _Piped(io.StringIO):
 
 
 def _as_a_process(folder: Path, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "alma", *words]
+    command = [*find_command(), *words]
     speaking = {**os.environ, "PYTHONIOENCODING": "ascii"}
     return subprocess.run(command, cwd=folder, env=speaking, input=given, capture_output=True, timeout=60, check=False)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forked import find_command
 
 from alma.cli import main
 
@@ -274,7 +274,7 @@ def test_options_of_the_log_go_with_the_log(project: Path, run: Run) -> None:
 def test_processes_that_claim_at_once_get_different_items(project: Path, run: Run) -> None:
     for number in range(6):
         run("work", "add", f"Item {number}", "--json")
-    command = [sys.executable, "-m", "alma", "work", "next", "--claim", "--json", "--agent"]
+    command = [*find_command(), "work", "next", "--claim", "--json", "--agent"]
     claims = [
         subprocess.Popen([*command, f"agent{number}"], cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for number in range(4)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from functools import cache, partial
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 from tests.api.samples import World, world
-from tests.forked import Forks, Running, open_forks
+from tests.forked import Running, share_server_forks
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
@@ -83,16 +82,31 @@ class Within(httpx.BaseTransport):
         return httpx.Response(made.status_code, headers=made.headers, content=made.content)
 
 
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Fill a folder once; each test gets a copy of it."""
+    folder = tmp_path_factory.mktemp("template")
+    site = make_site(folder)
+    made = world(site.alma, str(folder))
+    site.alma.close()
+    return made
+
+
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def prepared(template: World, tmp_path: Path) -> World:
+    """What lies in the memory of `site`."""
+    shutil.copytree(template.folder, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns(tokens.FILE))
+    file = template.file.replace(template.folder, str(tmp_path))
+    return replace(template, folder=str(tmp_path), file=file)
+
+
+@pytest.fixture
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    if "prepared" in request.fixturenames:
+        request.getfixturevalue("prepared")
     made = make_site(tmp_path)
     yield made
     made.alma.close()
-
-
-@pytest.fixture
-def prepared(site: Site, tmp_path: Path) -> World:
-    return world(site.alma, str(tmp_path))
 
 
 # -- as a process
@@ -120,21 +134,11 @@ class Served:
         return self.process.wait(SECONDS)
 
 
-@cache
-def open_server_forks() -> Forks:
-    """Return the process from which servers are forked. It ends with the process of the tests."""
-    forks = ExitStack()
-    atexit.register(forks.close)
-    return forks.enter_context(
-        open_forks("-W", "error", modules=("alma.http.workers", "alma.app", "alma.engine.history"))
-    )
-
-
 def start_process(arguments: list[str], folder: Path) -> Running | subprocess.Popen[str]:
     """Start the server: forked where that is possible, because a fresh interpreter takes most of a second."""
     if hasattr(os, "fork"):
         code = "import sys; from alma.http import main; sys.exit(main())"
-        return open_server_forks().start(code, folder, arguments=arguments)
+        return share_server_forks().start(code, folder, arguments=arguments)
     command = [sys.executable, "-W", "error", "-m", "alma.http", *arguments]
     return subprocess.Popen(command, cwd=folder, env=dict(os.environ), stderr=subprocess.PIPE, text=True)
 

@@ -14,11 +14,7 @@ from typing import Any
 from unittest import SkipTest
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, settings
-from schemathesis.checks import CHECKS, load_all_checks
-from schemathesis.core.failures import FailureGroup
-from schemathesis.pytest.lazy import get_all_tests
 
 from alma import ALMA
 from alma.http.app import App, GateRules, HttpService, list_offered
@@ -34,8 +30,6 @@ pytestmark = pytest.mark.system
 EXAMPLES = int(os.environ.get("ALMA_TEST_EXAMPLES", "3"))
 SETTINGS = settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 HOST = "testserver"
-load_all_checks()
-PASSED_OVER = CHECKS.get_by_names(["positive_data_acceptance"])
 
 
 class Later:
@@ -67,6 +61,8 @@ later = Later()
 
 
 def load(phase: str, other: str) -> Any:
+    import schemathesis
+
     projects = Projects(LazyMemory(ALMA.quickstart))
     sessions = DashboardSessions(Tokens(Path("none.json")))
     document = HttpService(projects, GateRules(hosts=frozenset()), sessions).app.openapi()
@@ -89,11 +85,18 @@ def headers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 def try_operations(schema: Any, headers: dict[str, str]) -> tuple[list[str], dict[str, str]]:
     """Return the operations that were tried, and what was wrong with the answers of some.
 
-    The examples are made here, because each process that collects tests would make those of parametrized ones.
+    The examples are made here, because each process that collects tests would make those of parametrized ones, and
+    import schemathesis.
     """
+    from schemathesis.checks import CHECKS, load_all_checks
+    from schemathesis.core.failures import FailureGroup
+    from schemathesis.pytest.lazy import get_all_tests
+
+    load_all_checks()
+    passed_over = CHECKS.get_by_names(["positive_data_acceptance"])
 
     def try_one(case: Any) -> None:
-        case.call_and_validate(headers=headers, excluded_checks=PASSED_OVER)
+        case.call_and_validate(headers=headers, excluded_checks=passed_over)
 
     tried: list[str] = []
     problems: dict[str, str] = {}

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.forked import Ended
+from tests.forked import Ended, share_server_forks
 
 import alma.http as server
 from alma import ALMA
@@ -25,7 +25,7 @@ from alma.errors import ConfigError, MissingExtraError, StorageError, Validation
 from alma.http import HttpOptions, JsonLines, check_options, tokens
 from alma.listening import is_local
 
-from .conftest import CONFIG, SECONDS, Served, open_server_forks, start
+from .conftest import CONFIG, SECONDS, Served, start
 
 pytestmark = pytest.mark.system
 
@@ -91,7 +91,7 @@ def test_a_store_that_cannot_be_opened_is_reported_before_listening(
     def run_alma(*words: str) -> Ended:
         code = "import sys; from alma.cli import main; sys.exit(main())"
         arguments = ["--config", str(config), *words]
-        return open_server_forks().run(code, tmp_path, arguments=arguments, seconds=SECONDS)
+        return share_server_forks().run(code, tmp_path, arguments=arguments, seconds=SECONDS)
 
     refused, stats = run_alma(*server_command, "--port", "0"), run_alma("stats")
     assert (refused.code, refused.err) == (1, stats.err)

@@ -75,11 +75,27 @@ def serve_with_workers(folder: Path) -> Iterator[Served]:
     served.process.stderr.close()
 
 
+def end_with_workers(served: Served, number: signal.Signals) -> None:
+    """End the first process by a signal, and check that all others end with it."""
+    wait_until(lambda: len(list_workers(served.process.pid)) == 2)
+    post(served, "stats")
+    workers = list_workers(served.process.pid)
+    served.process.send_signal(number)
+    status = served.process.wait(SECONDS)
+    if number == signal.SIGTERM:
+        assert status == 0
+        assert not any(map(is_alive, workers))
+    wait_until(lambda: not any(map(is_alive, workers)))
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{served.url}/health", trust_env=False, timeout=60)
+
+
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server for the tests that leave it running."""
+    """A server for the tests that leave it running. That SIGTERM ends all its processes is checked at the end."""
     with serve_with_workers(tmp_path_factory.mktemp("fleet")) as served:
         yield served
+        end_with_workers(served, signal.SIGTERM)
 
 
 def count_requests(served: Served) -> dict[str, float]:
@@ -140,20 +156,9 @@ def test_a_worker_that_dies_is_replaced(fleet: Served) -> None:
     assert count_requests(fleet)["stats"] >= 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_all_workers_end_with_the_first_process(tmp_path: Path, number: signal.Signals) -> None:
+def test_all_workers_end_when_the_first_process_is_killed(tmp_path: Path) -> None:
     with serve_with_workers(tmp_path) as served:
-        wait_until(lambda: len(list_workers(served.process.pid)) == 2)
-        post(served, "stats")
-        workers = list_workers(served.process.pid)
-        served.process.send_signal(number)
-        status = served.process.wait(SECONDS)
-        if number == signal.SIGTERM:
-            assert status == 0
-            assert not any(map(is_alive, workers))
-        wait_until(lambda: not any(map(is_alive, workers)))
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{served.url}/health", trust_env=False, timeout=60)
+        end_with_workers(served, signal.SIGKILL)
 
 
 def test_before_it_stops_a_server_says_that_it_is_not_ready(tmp_path: Path) -> None:

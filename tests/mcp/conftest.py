@@ -16,6 +16,7 @@ import pytest
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from tests.api.samples import World, world
+from tests.forked import find_command
 
 from alma import ALMA
 from alma.app import open_config
@@ -45,11 +46,21 @@ class Place:
         return self.folder / ".alma" / "config.yaml"
 
     @property
+    def arguments(self) -> list[str]:
+        return ["--config", str(self.config)]
+
+    @property
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "alma.mcp", "--config", str(self.config)]
+        """The server in an interpreter of its own."""
+        return [sys.executable, "-m", "alma.mcp", *self.arguments]
+
+    @property
+    def forked_command(self) -> list[str]:
+        """The server in a fork of a process that has loaded it."""
+        return [*find_command("alma-mcp"), *self.arguments]
 
     def over_stdio(self, work: Work[T], *options: str, mode: str = "legacy") -> T:
-        [command, *arguments] = [*self.command, *options]
+        [command, *arguments] = [*self.forked_command, *options]
 
         async def run() -> T:
             server = StdioServerParameters(command=command, args=arguments, cwd=self.folder, env=dict(os.environ))
@@ -136,7 +147,7 @@ class Site:
 
 @pytest.fixture
 def site(place: Place) -> Iterator[Site]:
-    command = [*place.command, "--tools", "all", "--transport", "http", "--port", "0"]
+    command = [*place.forked_command, "--tools", "all", "--transport", "http", "--port", "0"]
     environ = {**os.environ, "ALMA_MCP_TOKEN": TOKEN}
     with subprocess.Popen(command, cwd=place.folder, env=environ, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

@@ -68,7 +68,7 @@ def test_a_request_that_is_nested_too_deep_is_answered(place: Place) -> None:
         request = call("alma_add_knowledge", number, **plain)
         requests.append(request.replace('"DEEP"', '{"a":' * depth + "1" + "}" * depth))
     with subprocess.Popen(
-        place.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        place.forked_command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as server:
         assert server.stdin is not None
         assert server.stdout is not None

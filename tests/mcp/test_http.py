@@ -85,7 +85,7 @@ def test_an_error_names_no_path_of_the_server(site: Site) -> None:
 
 
 def test_half_a_request_is_not_waited_for(place: Place) -> None:
-    command = [*place.command, "--transport", "http", "--port", "0", "--timeout", "0.5"]
+    command = [*place.forked_command, "--transport", "http", "--port", "0", "--timeout", "0.5"]
     environ = {**os.environ, "ALMA_MCP_TOKEN": TOKEN}
     with subprocess.Popen(command, cwd=place.folder, env=environ, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -177,7 +177,7 @@ def test_it_can_be_stopped_and_leaves_nothing(site: Site) -> None:
 
 def test_it_makes_a_token_for_its_owner(place: Place) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "ALMA_MCP_TOKEN"}
-    command = [*place.command, "--transport", "http", "--port", "0"]
+    command = [*place.forked_command, "--transport", "http", "--port", "0"]
     with subprocess.Popen(command, cwd=place.folder, env=environ, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:

@@ -97,8 +97,8 @@ def _well(name: str, answer: dict[str, Any]) -> None:
 
 
 def test_over_stdio(inspector: Inspector, place: Place) -> None:
-    listed(inspector, list(select_tools("all")), "--", *place.command, "--tools", "all")
-    inspector.connected("--", *place.command, "--tools", "all")
+    listed(inspector, list(select_tools("all")), "--", *place.forked_command, "--tools", "all")
+    inspector.connected("--", *place.forked_command, "--tools", "all")
     call_tools(inspector, place, ["learn"])
 
 
@@ -114,8 +114,8 @@ def test_over_http(site: Site, inspector: Inspector) -> None:
 
 @pytest.mark.quality
 def test_tools_over_stdio(inspector: Inspector, place: Place) -> None:
-    listed(inspector, list(select_tools()), "--", *place.command)
-    inspector.connected("--", *place.command, "--tools", "all")
+    listed(inspector, list(select_tools()), "--", *place.forked_command)
+    inspector.connected("--", *place.forked_command, "--tools", "all")
     call_tools(inspector, place, chosen())
 
 

@@ -11,13 +11,13 @@ import time
 import urllib.request
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.hooks.test_network import strangers, tracer
 
 from alma.errors import ConfigError, StorageError
 from alma.ports import Store
-from alma.stores.chroma import ChromaStore
 from alma.testing import StoreContract, make_record
 from alma.types.query import Where
 from alma.types.record import quantize
@@ -27,16 +27,23 @@ pytestmark = [pytest.mark.system, pytest.mark.usefixtures("no_certificates")]
 EAST = quantize([1.0, 0.0])
 
 
+def open_chroma(**options: Any) -> Any:
+    """Open a store. Its client is imported here, because each process that collects tests would import it."""
+    from alma.stores.chroma import ChromaStore
+
+    return ChromaStore(**options)
+
+
 class TestChromaFolder(StoreContract):
     histories = 10
     many = 600
     crowd = 300
 
     def make_store(self) -> Store:
-        return ChromaStore(path=str(self.folder / "chroma"))
+        return open_chroma(path=str(self.folder / "chroma"))
 
     def open_again(self, store: Store) -> Store:
-        return ChromaStore(path=str(self.folder / "chroma"))
+        return open_chroma(path=str(self.folder / "chroma"))
 
 
 class Server:
@@ -100,17 +107,17 @@ class TestChromaServer(StoreContract):
 
     def make_store(self) -> Store:
         self.name = f"alma{next(self.numbers)}"
-        return ChromaStore(url=self.url, collection=self.name)
+        return open_chroma(url=self.url, collection=self.name)
 
     def open_again(self, store: Store) -> Store:
-        return ChromaStore(url=self.url, collection=self.name)
+        return open_chroma(url=self.url, collection=self.name)
 
 
 @pytest.mark.system
 def test_a_server_that_dies_is_a_clear_error_and_nothing_acknowledged_is_lost(tmp_path):
     server = Server(str(tmp_path))
     try:
-        store = ChromaStore(url=server.url)
+        store = open_chroma(url=server.url)
         store.put([make_record("a", vectors=(EAST,))])
     finally:
         server.stop()
@@ -119,13 +126,13 @@ def test_a_server_that_dies_is_a_clear_error_and_nothing_acknowledged_is_lost(tm
             action()
     store.close()
     with pytest.raises(StorageError, match="check its url"):
-        ChromaStore(url=server.url)
-    with closing(ChromaStore(path=str(tmp_path))) as survivor:
+        open_chroma(url=server.url)
+    with closing(open_chroma(path=str(tmp_path))) as survivor:
         assert [hit.id for hit in survivor.nearest(EAST, Where(), 5)] == ["a"]
 
 
 def test_long_lists_of_names_are_left_to_the_filter(tmp_path):
-    with closing(ChromaStore(path=str(tmp_path))) as store:
+    with closing(open_chroma(path=str(tmp_path))) as store:
         store.put([make_record("a", agent="x", tags=("t",)), make_record("b", links=("l",))])
         many = [str(i) for i in range(40_000)]
         for name, value, id in (("agents", "x", "a"), ("tagged", "t", "a"), ("linked", "l", "b")):
@@ -136,7 +143,7 @@ def test_long_lists_of_names_are_left_to_the_filter(tmp_path):
 def test_wrong_options_are_named(tmp_path, monkeypatch, options):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError):
-        ChromaStore(**options)
+        open_chroma(**options)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -157,7 +164,7 @@ def test_a_url_without_a_port_means_the_usual_one(monkeypatch, url, place):
 
     monkeypatch.setattr("chromadb.HttpClient", refuse)
     with pytest.raises(StorageError, match="refused"):
-        ChromaStore(url=url)
+        open_chroma(url=url)
     assert places == [place]
 
 

@@ -6,9 +6,9 @@ import os
 import random
 import signal
 import subprocess
-import sys
 
 import pytest
+from tests.forked import find_python
 
 from alma.ports import Checkable
 from alma.stores.file import FileStore
@@ -71,7 +71,7 @@ def place(kind, tmp_path, request):
 
 
 def start(script, *args):
-    command = [sys.executable, "-W", "error", "-c", COMMON + script, *map(str, args)]
+    command = [*find_python(), COMMON + script, *map(str, args)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

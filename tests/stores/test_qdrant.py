@@ -3,22 +3,29 @@ from __future__ import annotations
 import socket
 import stat
 import subprocess
-import sys
 from contextlib import closing
+from typing import Any
 
 import pytest
+from tests.forked import find_python
 from tests.stores.loopback import Answer, LoopbackServer, Request
 
 from alma.errors import BusyError, ConfigError, StorageError, UnavailableError
 from alma.ports import Store
 from alma.stores import create
 from alma.stores.documents import ROWS, make_key
-from alma.stores.qdrant import QdrantStore
 from alma.testing import StoreContract, capabilities, make_record
 from alma.types.query import Where
 from alma.types.record import quantize
 
 pytestmark = pytest.mark.system
+
+
+def open_qdrant(**options: Any) -> Any:
+    """Open a store. Its client is imported here, because each process that collects tests would import it."""
+    from alma.stores.qdrant import QdrantStore
+
+    return QdrantStore(**options)
 
 
 class TestQdrantFolder(StoreContract):
@@ -28,14 +35,14 @@ class TestQdrantFolder(StoreContract):
         return self.open_again(None)
 
     def open_again(self, store: Store | None) -> Store:
-        return QdrantStore(path=str(self.folder / "qdrant"))
+        return open_qdrant(path=str(self.folder / "qdrant"))
 
 
 class TestQdrantInMemory(StoreContract):
     histories = 10
 
     def make_store(self) -> Store:
-        return QdrantStore(path=":memory:")
+        return open_qdrant(path=":memory:")
 
 
 OPEN = """
@@ -58,7 +65,7 @@ def test_a_second_process_is_told_what_to_use(tmp_path):
     opened = [create(name, path=tmp_path, options={"path": str(tmp_path / name)}) for name in ("qdrant", "chroma")]
     for store in opened:
         store.put([make_record("a")])
-    command = [sys.executable, "-c", OPEN, str(tmp_path)]
+    command = [*find_python(), OPEN, str(tmp_path)]
     messages = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.splitlines()
     assert len(messages) == 2
     for message in messages:
@@ -71,13 +78,13 @@ def test_a_second_process_is_told_what_to_use(tmp_path):
 
 
 def test_the_folder_is_private(tmp_path):
-    QdrantStore(path=str(tmp_path / "folder")).close()
+    open_qdrant(path=str(tmp_path / "folder")).close()
     assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o700
 
 
 def test_a_folder_takes_a_second_collection(tmp_path):
     for name in ("one", "one-2", "two"):
-        with closing(QdrantStore(path=str(tmp_path), collection=name)) as store:
+        with closing(open_qdrant(path=str(tmp_path), collection=name)) as store:
             assert list(store.scan(Where())) == []
             store.put([make_record(name, vectors=(quantize([1.0, 0.5]),))])
             assert store.check() == []
@@ -89,7 +96,7 @@ def test_a_folder_takes_a_second_collection(tmp_path):
 def test_wrong_options_are_named(tmp_path, monkeypatch, options):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError):
-        QdrantStore(**options)
+        open_qdrant(**options)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -99,7 +106,7 @@ def test_a_server_that_is_not_there_is_tried_again_and_named_without_the_key(mon
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))  # Nobody else listens there meanwhile.
         port = silent.getsockname()[1]
-        with closing(QdrantStore(url=f"https://user:word@127.0.0.1:{port}", api_key="secret")) as store:
+        with closing(open_qdrant(url=f"https://user:word@127.0.0.1:{port}", api_key="secret")) as store:
             assert capabilities(store)["many writers"]
             with pytest.raises(StorageError, match="127.0.0.1 cannot be reached") as error:
                 store.get(["a"])
@@ -124,7 +131,7 @@ def test_a_failure_of_the_server_says_whether_it_passes(answer, kind):
 
     with (
         closing(Failing()) as server,
-        closing(QdrantStore(url=server.url)) as store,
+        closing(open_qdrant(url=server.url)) as store,
         pytest.raises(StorageError, match="127.0.0.1") as error,
     ):
         store.get(["a"])
@@ -133,7 +140,7 @@ def test_a_failure_of_the_server_says_whether_it_passes(answer, kind):
 
 def test_a_conditional_write_of_another_process_is_noticed():
     """The client's local mode follows the server: no increment is lost, whoever is first."""
-    store = QdrantStore(path=":memory:")
+    store = open_qdrant(path=":memory:")
     store.put([make_record("a", version=1), make_record("b", version=1)])
     documents = store.documents
     (row,) = documents.read(ROWS, [make_key("a")])

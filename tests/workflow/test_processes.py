@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from tests.forked import find_python
 
 from alma import ALMA
 from alma.stores.sqlite import SQLiteStore
@@ -48,7 +48,7 @@ for number in range(start, 10**9):
 
 
 def start(script: str, path: Path, name: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-W", "error", "-c", COMMON + script, str(path), name]
+    command = [*find_python(), COMMON + script, str(path), name]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
