@@ -300,7 +300,8 @@ def list_pairs(examples: Examples, texts: Texts) -> Pairs:
     older, newer = (texts.find_places([row[name] for row in examples.conflicts]) for name in ("old", "new"))
     statements = torch.cat([older, newer]).unique()
     strategies = [pair for family in examples.families for pair in list_action_pairs(family)]
-    one, other = (texts.find_places([pair[side] for pair in strategies]) for side in (0, 1))
+    plan = texts.find_places([pair.first for pair in strategies])
+    other_plan = texts.find_places([pair.second for pair in strategies])
     return join_pairs(
         [
             list_world_pairs(worlds, texts),
@@ -308,7 +309,7 @@ def list_pairs(examples: Examples, texts: Texts) -> Pairs:
             list_near(texts, memories, memories, 24, MEMORIES),
             give_group(torch.cat([older, newer]), torch.cat([newer, older]), STATEMENTS),
             list_near(texts, statements, statements, 6, STATEMENTS),
-            give_group(torch.cat([one, other]), torch.cat([other, one]), STRATEGIES),
+            give_group(torch.cat([plan, other_plan]), torch.cat([other_plan, plan]), STRATEGIES),
         ]
     )
 
@@ -450,7 +451,7 @@ def save(model: nn.Module, path: Path) -> None:
     state = {name: value.float().cpu().numpy().astype(np.float16) for name, value in model.state_dict().items()}
     weight, bias = state.pop("scores.weight"), state.pop("scores.bias")
     state |= {"score.weight": weight[:1], "score.bias": bias[:1]}
-    np.savez_compressed(path, **state)  # type: ignore[arg-type]
+    np.savez_compressed(path, **state)
 
 
 def main() -> None:
