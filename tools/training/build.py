@@ -203,8 +203,8 @@ def build_reader(text: bytes, weights: Mapping[str, Array]) -> bytes:
         hidden = graph.op("Gelu", [dense(x, index, "hidden")], f"{own}.gelu", domain=MICROSOFT)
         x = add_norm(dense(hidden, index, "narrow"), x, f"{own}.norm")
     head = graph.op("Tanh", [multiply(x, weights["head.weight"], weights["head.bias"], "head")], "tanh")
-    row, offset = (graph.constant(f"score.{kind}", weights[f"score.{kind}"].T) for kind in ("weight", "bias"))
-    graph.op("Add", [graph.op("MatMul", [head, row], "product"), offset], "score")
+    slope, offset = (graph.constant(f"score.{kind}", weights[f"score.{kind}"].T) for kind in ("weight", "bias"))
+    graph.op("Add", [graph.op("MatMul", [head, slope], "product"), offset], "score")
     inputs = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, ["texts", f"{name} tokens", WIDTH])
         for name in ("first", "second")

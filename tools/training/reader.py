@@ -300,8 +300,8 @@ def list_pairs(examples: Examples, texts: Texts) -> Pairs:
     older, newer = (texts.find_places([row[name] for row in examples.conflicts]) for name in ("old", "new"))
     statements = torch.cat([older, newer]).unique()
     strategies = [pair for family in examples.families for pair in list_action_pairs(family)]
-    plan = texts.find_places([pair.first for pair in strategies])
-    other_plan = texts.find_places([pair.second for pair in strategies])
+    wordings = texts.find_places([pair.first for pair in strategies])
+    other_wordings = texts.find_places([pair.second for pair in strategies])
     return join_pairs(
         [
             list_world_pairs(worlds, texts),
@@ -309,7 +309,7 @@ def list_pairs(examples: Examples, texts: Texts) -> Pairs:
             list_near(texts, memories, memories, 24, MEMORIES),
             give_group(torch.cat([older, newer]), torch.cat([newer, older]), STATEMENTS),
             list_near(texts, statements, statements, 6, STATEMENTS),
-            give_group(torch.cat([plan, other_plan]), torch.cat([other_plan, plan]), STRATEGIES),
+            give_group(torch.cat([wordings, other_wordings]), torch.cat([other_wordings, wordings]), STRATEGIES),
         ]
     )
 
