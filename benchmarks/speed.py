@@ -147,6 +147,9 @@ class Mixed:
     def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
         return self._real.read_pairs(pairs)
 
+    def score_relevance(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        return self._real.score_relevance(pairs)
+
     def close(self) -> None:
         self._real.close()
 

@@ -76,7 +76,8 @@ to int8 ONNX, made by tools/build_minilm.py of alma-memory; the weights were cha
 vocabulary.txt lists the tokens of the original tokenizer.json, and characters.txt what its normaliser and its
 pre-tokenizer make of each character.
 pairs.onnx holds adapters that were trained for alma-memory on texts written for it (tools/training); with them beside
-its matrices, the model reads two texts together.
+its matrices, the model reads two texts together. below.onnx uses the lower three layers of model.onnx; reader.onnx
+holds two layers that started from the original's and were trained further on the same texts.
 """
 
 CALIBRATION = """\

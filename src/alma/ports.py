@@ -261,6 +261,13 @@ class PairReader(Protocol):
     def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
         """Return the scores of each pair, in order."""
 
+    def score_relevance(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return for each pair the log-odds that the second text matters for the task in the first.
+
+        What each text costs alone may be paid once: a retrieval asks this of one task and several memories. The
+        calibration of memories that were read belongs to this score, and not to the relevance of `read_pairs`.
+        """
+
 
 @runtime_checkable
 class Model(Protocol):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .memory import ALMA
 
 _STORE_METHODS = ("put", "get", "delete", "scan", "nearest", "match", "count")
-_EMBEDDER_METHODS = ("embed", "read_pairs")
+_EMBEDDER_METHODS = ("embed", "read_pairs", "score_relevance")
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 

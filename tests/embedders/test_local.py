@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -116,9 +116,14 @@ def test_one_changed_byte_is_refused(copy: Path, name: str) -> None:
     data = bytearray((copy / name).read_bytes())
     data[len(data) // 2] ^= 1
     (copy / name).write_bytes(data)
-    uses = [lambda: LocalEmbedder(copy).read_pairs([("tea", "cup")])]
-    if name != local.PAIRS.name:
+    is_shared = name in (local.MODEL.name, local.VOCABULARY.name, local.CHARACTERS.name)
+    uses: list[Callable[[], object]] = []
+    if is_shared:
         uses.append(lambda: LocalEmbedder(copy).embed(["tea"]))
+    if is_shared or name == local.PAIRS.name:
+        uses.append(lambda: LocalEmbedder(copy).read_pairs([("tea", "cup")]))
+    if name != local.PAIRS.name:
+        uses.append(lambda: LocalEmbedder(copy).score_relevance([("tea", "cup")]))
     for use in uses:
         with pytest.raises(EmbeddingError, match=f"{name} is damaged.*pip install --force-reinstall"):
             use()

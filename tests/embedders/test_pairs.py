@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tools.training.build import ADAPTERS, build
+from tools.training.build import ADAPTERS, READER_WEIGHTS, build, build_below, build_reader, read_weights
 from tools.training.examples import FOLDER as DATA
 from tools.training.examples import HELD_OUT, read_examples, read_world
 
-from alma.embedders.local import FOLDER, PAIRS, SHIPPED, LocalEmbedder
+from alma.embedders.local import BELOW, FOLDER, PAIRS, READER, SHIPPED, LocalEmbedder
 from alma.ports import ActionProbabilities, Calibration, FactProbabilities, PairReader, PairScores, RelevanceWeights
 from alma.reading.local import LocalReader
 from alma.reading.port import Pair, PairKind, Verdict
@@ -38,6 +38,27 @@ def test_a_memory_that_matters_scores_higher(embedder: LocalEmbedder, task: str,
     assert needed.relevance > other.relevance
 
 
+@pytest.mark.parametrize(
+    ("task", "matters", "idle"),
+    [
+        ("When can I ship to prod?", "Production deploys happen Tuesdays at 10:00", "The cat is called Milo"),
+        ("Write the release notes", "Keep public texts free of ticket numbers", "Backups run at night"),
+    ],
+)
+def test_the_reader_finds_what_matters(embedder: LocalEmbedder, task: str, matters: str, idle: str) -> None:
+    needed, other = embedder.score_relevance([(task, matters), (task, idle)])
+    assert needed > other
+
+
+def test_the_relevance_does_not_depend_on_what_was_read_before(embedder: LocalEmbedder) -> None:
+    task, memory = "Book a table", "Priya is vegetarian"
+    pairs = [(task, memory), (task, "The printer is broken"), ("Fix the printer", memory), (memory, task)]
+    together = embedder.score_relevance(pairs)
+    alone = [LocalEmbedder().score_relevance([pair])[0] for pair in pairs]
+    assert together == alone
+    assert len(set(together)) == len(pairs)
+
+
 def test_probabilities_add_up_and_are_the_same_each_time(embedder: LocalEmbedder) -> None:
     pair = ("Retry the upload", "Never retry the upload")
     [first] = embedder.read_pairs([pair])
@@ -51,16 +72,29 @@ def test_any_text_can_be_read(embedder: LocalEmbedder) -> None:
     texts = ("", " ", "word " * 5000, "数据库每晚备份", "\x00", "[SEP]")
     pairs = [(one, other) for one in texts for other in texts]
     assert all(np.isfinite(scores.relevance) for scores in embedder.read_pairs(pairs))
+    assert np.isfinite(embedder.score_relevance(pairs)).all()
+
+
+def test_few_texts_are_kept(embedder: LocalEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alma.embedders.local.MANY_TEXTS", 2)
+    fresh = LocalEmbedder()
+    pairs = [("Book a table", f"Guest {number} is late") for number in range(4)]
+    assert [fresh.score_relevance([pair])[0] for pair in pairs] == embedder.score_relevance(pairs)
 
 
 def test_the_model_with_all_its_files_is_small() -> None:
-    assert sum((FOLDER / shipped.name).stat().st_size for shipped in SHIPPED) <= 25_000_000
+    assert sum((FOLDER / shipped.name).stat().st_size for shipped in SHIPPED) <= 30_000_000
 
 
 def test_the_shipped_file_is_built_from_the_trained_weights() -> None:
-    with np.load(ADAPTERS) as trained:
-        weights = {name: trained[name].astype(np.float32) for name in trained.files}
-    assert build((FOLDER / "model.onnx").read_bytes(), weights) == (FOLDER / PAIRS.name).read_bytes()
+    text = (FOLDER / "model.onnx").read_bytes()
+    assert build(text, read_weights(ADAPTERS)) == (FOLDER / PAIRS.name).read_bytes()
+
+
+def test_the_reader_is_built_from_the_trained_weights() -> None:
+    text = (FOLDER / "model.onnx").read_bytes()
+    assert build_below(text) == (FOLDER / BELOW.name).read_bytes()
+    assert build_reader(text, read_weights(READER_WEIGHTS)) == (FOLDER / READER.name).read_bytes()
 
 
 def test_a_changed_data_file_is_noticed() -> None:
@@ -107,6 +141,9 @@ class FixedPairs:
     def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
         self.count += len(pairs)
         return [self.scores] * len(pairs)
+
+    def score_relevance(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        return [self.scores.relevance] * len(pairs)
 
 
 @pytest.mark.parametrize(

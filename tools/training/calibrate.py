@@ -1,15 +1,19 @@
 """Calibrate the scores of the shipped model on the held-out examples: `python -m tools.training.calibrate`.
 
+`--pools FILE` only writes the candidates of the product for each held-out question, for `tools.training.reader`.
+
 Prints the `Calibration` of `alma.embedders.local`, and how well each threshold does. Candidates come from retrievals of
 the product; of each question the nearest are read.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,7 +90,7 @@ def read_questions(worlds: Sequence[dict[str, Any]], embedder: LocalEmbedder) ->
                 scores = np.full(len(pool), np.nan)
                 first = np.argsort(-near)[:MAX_READ]
                 pairs = [(text, pool[at].text or pool[at].record.text) for at in first]
-                scores[first] = [one.relevance for one in embedder.read_pairs(pairs)]
+                scores[first] = embedder.score_relevance(pairs)
                 labels = np.array([one.record.id in about for one in pool], float)
                 questions.append(Question(near, labels, known, scores))
     return questions
@@ -152,10 +156,30 @@ def read_both_ways(embedder: LocalEmbedder, pairs: Sequence[Labelled]) -> Array:
     return mean
 
 
+def list_pools(worlds: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return each question with the texts of its candidates, how near they are, and whether they matter."""
+    pools = []
+    for world in worlds:
+        with tempfile.TemporaryDirectory() as folder:
+            for text, pool, about in ask_world(world, folder):
+                row = {"lang": world["lang"], "q": text, "texts": [one.text or one.record.text for one in pool]}
+                row["near"] = [measure_nearness(one) for one in pool]
+                row["known"] = [one.is_known for one in pool]
+                row["labels"] = [one.record.id in about for one in pool]
+                pools.append(row)
+    return pools
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pools", type=Path, help="write the candidates of the held-out questions to this file")
+    args = parser.parse_args()
     embedder = LocalEmbedder()
     rows = [json.loads(line) for line in (FOLDER / "worlds.jsonl").read_text(encoding="utf-8").splitlines()]
     worlds = [row for row in rows if row["author"] in HELD_OUT]
+    if args.pools:
+        args.pools.write_text(json.dumps(list_pools(worlds)))
+        return
     english = [row for row in worlds if row["lang"] == "en"]
     questions = read_questions(worlds, embedder)
     odds = {is_known: fit_odds(questions, is_known=is_known) for is_known in (True, False)}

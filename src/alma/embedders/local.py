@@ -1,7 +1,9 @@
 """all-MiniLM-L6-v2 in int8, shipped with the package; no torch, no download, no network.
 
-It has two uses. A text alone gives a vector. Two texts that are read together give scores, by the same matrices with
+It has three uses. A text alone gives a vector. Two texts that are read together give scores, by the same matrices with
 small adapters of our own beside them (`tools/training`): whether the second matters for the first, and how they relate.
+A retrieval only asks whether memories matter for its task, and asks often, so that has a smaller model: the lower three
+layers read each text alone, which is kept for the next question, and three layers of our own read both.
 
 One text is one run of the model, without padding: int8 activations are scaled by the range met in a run, so a text
 in a batch would get another vector than the same text alone. Many texts are spread over threads of one core each;
@@ -41,6 +43,7 @@ FOLDER = Path(__file__).parent / "minilm"
 MAX_TOKENS = 256
 MAX_SIDE_TOKENS = 96  # Of each text of a pair.
 MANY_PAIRS = 4096
+MANY_TEXTS = 1024  # So many texts are kept as the lower layers left them, 12 KB for one of 16 tokens.
 MAX_THREADS = 4
 FEW = 4
 _CHUNK = 1 << 18
@@ -72,7 +75,9 @@ MODEL = Shipped("model.onnx", 0x69534573, "be906d33b3eba32474fd451dc2659cffef148
 VOCABULARY = Shipped("vocabulary.txt", 0xE3084609, "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3")
 CHARACTERS = Shipped("characters.txt", 0xCB58BC2D, "f5e9e009d047fdabd5b9d64ada5d078e5c15601d09409ca3e9a7ae187bf65940")
 PAIRS = Shipped("pairs.onnx", 0x0B9AD09B, "0eed18a48261e12057a2aebc90e35c08137bd0e8d7f587f5912fd31c584068b5")
-SHIPPED = (MODEL, VOCABULARY, CHARACTERS, PAIRS)
+BELOW = Shipped("below.onnx", 0x86CCE14D, "9ea6cbc4cc85e52f162a5f115bb9d9b4875b5de2dee3d64adac84761ff4e12a3")
+READER = Shipped("reader.onnx", 0x8733E482, "acd4548bb84c40009041259a91287d8c80bb9a2c97d09156f700fdd14ac39451")
+SHIPPED = (MODEL, VOCABULARY, CHARACTERS, PAIRS, BELOW, READER)
 
 
 def count_threads() -> int:
@@ -155,8 +160,8 @@ class LocalEmbedder(ModelRunner[Shipped, "_Model"]):
     dim = 384
     passage_chars = 900
     calibration = Calibration(
-        known=RelevanceWeights(read=(-2.25, 0.781, 3.19), unread=(-6.112, 9.336)),
-        unknown=RelevanceWeights(read=(-2.211, 0.623, 1.779), unread=(-4.711, 6.815)),
+        known=RelevanceWeights(read=(-1.857, 0.897, 3.045), unread=(-6.112, 9.336)),
+        unknown=RelevanceWeights(read=(-2.139, 0.644, 2.168), unread=(-4.711, 6.815)),
         same=0.976,
         opposite=0.945,
         agrees=0.998,
@@ -169,6 +174,8 @@ class LocalEmbedder(ModelRunner[Shipped, "_Model"]):
         self._folder = folder
         self._tokenizer: WordPiece | None = None
         self._scores: dict[tuple[str, str], PairScores] = {}
+        self._relevance: dict[tuple[str, str], float] = {}
+        self._states: dict[str, Any] = {}
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return one vector for each text."""
@@ -184,14 +191,37 @@ class LocalEmbedder(ModelRunner[Shipped, "_Model"]):
             self._scores = dict(list(scores.items())[-MANY_PAIRS:])
         return [scores[pair] for pair in pairs]
 
+    def score_relevance(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return the relevance of the second text of each pair for the first; that of the last pairs is remembered."""
+        relevance = self._relevance
+        missing = [pair for pair in dict.fromkeys(pairs) if pair not in relevance]
+        if missing:
+            states = self._read_texts([text for pair in missing for text in pair])
+            sides = [(states[first], states[second]) for first, second in missing]
+            scores = self._run(READER, _Model.score, sides)
+            # Never changed, only replaced: threads need no lock.
+            relevance = {**relevance, **dict(zip(missing, scores, strict=True))}
+            self._relevance = dict(list(relevance.items())[-MANY_PAIRS:])
+        return [relevance[pair] for pair in pairs]
+
+    def _read_texts(self, texts: Sequence[str]) -> dict[str, Any]:
+        """Return what the lower layers make of each text; the last texts are remembered."""
+        states = self._states
+        missing = [text for text in dict.fromkeys(texts) if text not in states]
+        if missing:
+            states = {**states, **dict(zip(missing, self._run(BELOW, _Model.begin, missing), strict=True))}
+            self._states = dict(list(states.items())[-MANY_TEXTS:])
+        return states
+
     def prepare_pairs(self) -> None:
         """Load what reading pairs needs."""
-        self._load(PAIRS)
+        for file in (PAIRS, BELOW, READER):
+            self._load(file)
 
     def close(self) -> None:
         """Unload the models, and forget the texts that were read."""
         super().close()
-        self._scores = {}
+        self._scores, self._relevance, self._states = {}, {}, {}
 
     def knows(self, text: str) -> bool:
         """Return whether a text is English. The model splits words of other languages into many pieces.
@@ -229,7 +259,7 @@ class _Model:
     """A loaded model. Threads may share one."""
 
     def __init__(self, folder: Path, file: Shipped, tokenizer: WordPiece) -> None:
-        # The pair mode takes its matrices from the file of the model.
+        # The other files take matrices from the file of the model.
         paths = [_check_file(folder, one) for one in dict.fromkeys((MODEL, file))]
         try:
             self._numpy, self._session = open_session(paths[-1])
@@ -251,6 +281,18 @@ class _Model:
         feed = {"ids": self._numpy.array([[*first, *second[1:]]]), "sides": self._numpy.array(sides)}
         relevance, *rest = map(float, self._session.run(["scores"], feed)[0][0])
         return PairScores(relevance, ActionProbabilities(*_share(rest[:4])), FactProbabilities(*_share(rest[4:])))
+
+    def begin(self, text: str) -> Any:
+        """Return what the lower layers make of a text, in 16 bits; of a long one its beginning is read."""
+        ids = self._numpy.array([self._tokenizer.encode(text, MAX_SIDE_TOKENS)], self._numpy.int64)
+        (states,) = self._session.run(["states"], {"ids": ids})
+        return states.astype(self._numpy.float16)
+
+    def score(self, sides: tuple[Any, Any]) -> float:
+        """Return the relevance of a text for another one, from what the lower layers made of both."""
+        first, second = (side.astype(self._numpy.float32) for side in sides)
+        (score,) = self._session.run(["score"], {"first": first, "second": second})
+        return float(score.item())
 
 
 def _share(scores: Sequence[float]) -> list[float]:

@@ -298,6 +298,10 @@ class Engine:
         """Return the scores of pairs of texts; none when the embedder does not read them."""
         return self.encoder.pairs.read_pairs(pairs) if self.encoder and self.encoder.pairs else []
 
+    def score_relevance(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return how relevant the second text of each pair is; nothing when the embedder does not read pairs."""
+        return self.encoder.pairs.score_relevance(pairs) if self.encoder and self.encoder.pairs else []
+
     def compare_closely(self, pairs: Sequence[Pair]) -> list[Relation]:
         """Return one relation for each pair. Slower than `reader`: the embedder reads them too, if it can."""
         if self.encoder and isinstance(self.reader, LocalReader):

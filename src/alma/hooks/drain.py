@@ -298,6 +298,7 @@ def warm_up(data_dir: DataDir, memory: ProjectMemories) -> None:
         engine.encode([(_WARMING,)])
         if engine.calibration is not None:
             engine.read_pairs([(_WARMING, _WARMING)])
+            engine.score_relevance([(_WARMING, _WARMING)])
 
 
 def recall_exchanges(memory: ProjectMemories, project: str, text: str, limit: int) -> list[tuple[str, float]]:

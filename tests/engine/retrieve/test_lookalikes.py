@@ -328,7 +328,7 @@ class TestLanguages:
                 ],
                 "¿Cada cuántos meses calibramos los sensores nuevos?",
                 "Los sensores se calibran cada seis meses en el laboratorio",
-                "¿Quién ganó el mundial de fútbol del año pasado?",
+                "¿Qué película vimos ayer?",
             ),
         ],
     )

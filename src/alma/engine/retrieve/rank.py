@@ -176,7 +176,7 @@ _UNKNOWN_STRICTNESS = 0.05
 _STRICTER = 10.0  # A strictness, which is added to a floor of cosines, multiplies a probability by exp(10 strictness).
 # For facts, rules, preferences and warnings: a line that turns out not to matter costs less than one that is missing.
 # Chosen on half of the worlds of `benchmarks.worlds`; the probability on the held-out worlds of `tools.training`.
-STATED = RelevanceGate(floor=0.25, word_share=0.3, words_floor=0.2, probability=0.026)
+STATED = RelevanceGate(floor=0.25, word_share=0.3, words_floor=0.2, probability=0.028)
 # For lessons and outcomes, which belong to one sort of task.
 LEARNED = RelevanceGate(floor=0.42, word_share=0.2, words_floor=0.34)
 # For rules that are shown at a prompt, in front of a person; `python -m benchmarks.rule_prompts` prints what it costs.
@@ -238,7 +238,8 @@ MAX_READ_CHARS = 400  # The model reads the beginning of a text only, so longer 
 _LIFT, _DROP = 3.25, 7.7
 
 
-_AT_ONCE, _PAIR_MS = 8, 4.0  # So many pairs are read in one call; what one takes, about.
+_AT_ONCE = 8  # So many pairs are read in one call.
+_PAIR_MS, _RELEVANCE_MS = 4.0, 1.5  # What reading a pair takes, about: how both relate, or whether one matters.
 
 
 class PairBudget:
@@ -258,11 +259,20 @@ class PairBudget:
 
     def read(self, engine: Engine, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
         """Return the scores of the first pairs: of one at least, and of as many more as there is time for."""
-        scores: list[PairScores] = []
+        return self._read(engine.read_pairs, pairs, _PAIR_MS)
+
+    def score_relevance(self, engine: Engine, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return the relevance of the first pairs: of one at least, and of as many more as there is time for."""
+        return self._read(engine.score_relevance, pairs, _RELEVANCE_MS)
+
+    def _read(
+        self, read: Callable[[Sequence[tuple[str, str]]], list[T]], pairs: Sequence[tuple[str, str]], pair_ms: float
+    ) -> list[T]:
+        scores: list[T] = []
         while self._can_read and len(scores) < len(pairs) and (self.has_time or not scores):
-            size = max(1, min(_AT_ONCE, int(self._left / _PAIR_MS)))
+            size = max(1, min(_AT_ONCE, int(self._left / pair_ms)))
             began = time.process_time()
-            scores += engine.read_pairs(pairs[len(scores) : len(scores) + size])
+            scores += read(pairs[len(scores) : len(scores) + size])
             self._left -= 1000 * (time.process_time() - began)
         return scores
 
@@ -301,9 +311,9 @@ def read_relevance(
     candidates = {one.record.id: one for one in pool}
     pairs = [(id, (query, text)) for id in doubtful for text in _list_texts(candidates[id])]
     scores: dict[str, float] = {}
-    read = budget.read(engine, [pair for _, pair in pairs])
+    read = budget.score_relevance(engine, [pair for _, pair in pairs])
     for (id, _), score in zip(pairs, read, strict=False):
-        scores[id] = max(scores.get(id, -math.inf), score.relevance)
+        scores[id] = max(scores.get(id, -math.inf), score)
     relevance |= {id: odds[id].judge(near[id], score) for id, score in scores.items()}
     return [one._replace(relevance=relevance.get(one.record.id)) for one in pool]
 
