@@ -23,6 +23,7 @@ from ..engine.search import by_meaning, by_words
 from ..errors import ModelError, ValidationError, describe_type
 from ..ports import Model
 from ..reading.local import LocalReader
+from ..reading.local_memories import find_statements
 from ..reading.model import ModelReader
 from ..reading.port import MemoryProposal, Role, SpokenTurn, StoredText, Topic, ask_in_time
 from ..text import digest, normalise, passages
@@ -85,6 +86,7 @@ class Extraction:
     model: str = ""  # The model that was asked; empty if none is configured.
     failed: str = ""  # Why the model failed and the local reader was used instead; empty if it did not.
     dropped: Mapping[str, int] = field(default_factory=dict)  # How many proposals were dropped, by reason.
+    unread: tuple[str, ...] = ()  # Sentences of people that look like statements, and that nobody understood.
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +213,22 @@ def extract_messages(
         repeated = keys[finding.key]
         findings.append(finding if repeated == 1 else replace(finding, key=digest(finding.key, str(repeated))))
     name = model.name if model else ""
-    return Extraction(found=tuple(findings), model=name, failed=failed, dropped=dropped if used else {})
+    unread = () if is_document else _list_unread(messages, proposals)
+    return Extraction(found=tuple(findings), model=name, failed=failed, dropped=dropped if used else {}, unread=unread)
+
+
+def _list_unread(messages: Sequence[Message], proposals: Sequence[MemoryProposal]) -> tuple[str, ...]:
+    """Return the sentences that look like statements and that no proposal quotes."""
+    quotes: dict[int, list[str]] = {}
+    for proposal in proposals:
+        quotes.setdefault(proposal.turn, []).append(normalise(proposal.quote))
+    unread = []
+    for turn, sentence in find_statements(messages):
+        plain = normalise(sentence)
+        is_quoted = any(quote in plain or plain in quote for quote in quotes.get(turn, ()))
+        if not is_quoted:
+            unread.append(sentence)
+    return tuple(unread)
 
 
 def _make_finding(proposal: MemoryProposal, message: Message, is_document: bool, model: str) -> Extracted | None:
