@@ -333,11 +333,16 @@ def _list_fields(kind: Kind, one: MemoryProposal, is_own: bool) -> dict[str, str
     return {name: value for name, value in fields[kind].items() if value}
 
 
-def read_messages(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
-    """Return the messages that have text, without secrets. Each keeps its index among all messages."""
+def read_messages(messages: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]) -> list[Message]:
+    """Return the messages that have text, without secrets. Each keeps its index among all messages.
+
+    One message may stand for a list, and a text for a message of the user.
+    """
+    listed = [messages] if isinstance(messages, str | Mapping) else messages
     read: list[Message] = []
     before = ""
-    for index, message in enumerate(validate.many("messages", messages)):
+    for index, given in enumerate(validate.many("messages", listed)):
+        message = {"role": "user", "content": given} if isinstance(given, str) else given
         label = f"messages[{index}]"
         if not isinstance(message, Mapping):
             raise ValidationError(

@@ -41,6 +41,7 @@ _MIN_WORDS = 4
 _JOINS = 3
 _PRONOUN = re.compile(r"(?:i|we|ich|wir|je|nous|ik)(?:'\w+)?", re.IGNORECASE)
 _NO_RULE = re.compile(r"(?:i|we|remember|don't forget)\b|no \w", re.IGNORECASE)
+_MOMENT = re.compile(r"\b(?:this|next time)\b", re.IGNORECASE)
 _FROM_NOW = re.compile(r"(?:from (?:now|today|here) on|going forward|ab jetzt|à partir de maintenant)$", re.IGNORECASE)
 _ALTERNATIVE = re.compile(r"\w+ .{1,120} instead[.!]?", re.IGNORECASE)
 _PROHIBITION = re.compile(r"(?:please )?(?:never|don't|do not|stop|avoid) ", re.IGNORECASE)
@@ -142,7 +143,7 @@ class _Sentence(NamedTuple):
     """A sentence that is read, and where it was said."""
 
     quote: str
-    index: int
+    position: int
     turn: SpokenTurn
     request: str
     is_conditional: bool
@@ -216,10 +217,11 @@ def _match_form(plain: str, place: _Sentence) -> MemoryProposal | None:
 
 def _read_rule(text: str, place: _Sentence) -> MemoryProposal | None:
     """Return a sentence or clause as a rule that lasts, if the reader of coding sessions is sure of it."""
-    rule = None if _NO_RULE.match(text) else read_turn(text, place.index)
+    is_other = _NO_RULE.match(text) or _MOMENT.search(text)
+    rule = None if is_other else read_turn(text, place.position)
     if rule is None or not rule.is_sure or rule.reach not in _LASTING:
         return None
-    return MemoryProposal(turn=place.index, topic=Topic.RULE, text=rule.rule, quote=place.quote, reason=rule.reason)
+    return MemoryProposal(turn=place.position, topic=Topic.RULE, text=rule.rule, quote=place.quote, reason=rule.reason)
 
 
 def _propose(form: _Form, match: re.Match[str], plain: str, place: _Sentence) -> MemoryProposal:
@@ -236,7 +238,7 @@ def _propose(form: _Form, match: re.Match[str], plain: str, place: _Sentence) ->
     text = filled.get("text") or groups.get("rule") or (fields.get("task") if form.topic is Topic.TASK else "") or plain
     attribute = filled.get("attribute", "").casefold()
     return MemoryProposal(
-        turn=place.index,
+        turn=place.position,
         topic=form.topic,
         text=_capitalise(text),
         quote=place.quote,
