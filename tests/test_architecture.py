@@ -136,7 +136,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # `ALMA.from_config` is wired by app when it is called; nothing else of memory may reach up.
     "memory": {
         *("opening", "operations", "words", "schema", "engine", "ports", "types", "errors"),
-        *("app", "harness", "remote"),
+        *("app", "extraction", "harness", "remote"),
     },
     # First names of modules.
     "core": {"memory"},

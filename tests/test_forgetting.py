@@ -248,7 +248,7 @@ def test_what_a_reader_finds_again_stays_away(alma: ALMA, tmp_path: Path) -> Non
         (tmp_path / f"notes{number}.md").write_text(f"# Billing {number}\n\n{text}\n", encoding="utf-8")
     readers: dict[str, Callable[[int], Any]] = {
         "learn_from_text": lambda number: learner.learn_from_text(text, "dev", name=f"note {number}", source="agent"),
-        "learn_from_conversation": lambda number: learner.learn_from_conversation(
+        "learn_from": lambda number: learner.learn_from(
             [{"role": "user", "content": text}], "dev", session_id=f"s{number}", source="agent"
         ),
         "ingest": lambda number: operations()["ingest"].call(
@@ -382,7 +382,7 @@ BY_OPERATION = {
     "update": "change", "import_rules": "rule file",
     **dict.fromkeys(("add_episode", "add_episodes"), test_a_deleted_conversation_and_a_deleted_turn_stay_away),
     **dict.fromkeys(
-        ("learn_from_text", "learn_from_conversation", "ingest"), test_what_a_reader_finds_again_stays_away
+        ("learn_from_text", "learn_from", "ingest"), test_what_a_reader_finds_again_stays_away
     ),
     **dict.fromkeys(("undo", "revert"), test_a_change_that_is_taken_back_does_not_bring_a_deleted_value_back),
     "build_graph": test_the_graph_has_nothing_of_a_deleted_fact,

@@ -1,5 +1,5 @@
 # Written by tools/generate_stub.py
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
 from typing import Any, Literal, overload
@@ -7,6 +7,7 @@ from typing import Any, Literal, overload
 from . import engine as core
 from . import words
 from .engine.calls import MAX_PAIRS, Progress, ignore_progress
+from .extraction.learner import LearningReport
 from .memory import ALMA, ListOf, M, Matches, Memories, P, R, Rows, Vectors
 from .ports import Clock, Model
 from .types.kinds import (
@@ -95,6 +96,18 @@ class AsyncALMA:
         success: Callable[[Any], bool | str] | None = None,
         user_id: str | None = None,
     ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+    async def learn_from(
+        self,
+        messages: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]],
+        agent: str | None = None,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        dry_run: bool = False,
+        save_episode: bool = False,
+        min_confidence: float | None = None,
+        trusted: bool = True,
+        source: str = "user",
+    ) -> LearningReport: ...
     async def add_episode(
         self,
         agent: words.Agent,

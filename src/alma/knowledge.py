@@ -63,6 +63,7 @@ def plan_ingest(
 class Ingested:
     """The result of importing files."""
 
+    id: str  # The id of the import, which `revert` takes; empty if it stored nothing.
     counts: dict[str, int]
     """Number of new memories by kind, and of: files, conversations, messages, known, waiting, unchanged, skipped,
     damaged."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from os import PathLike
@@ -40,6 +40,7 @@ from .types.record import LIVE, Record, Status, unit
 from .types.slice import MemorySlice
 
 if TYPE_CHECKING:
+    from .extraction.learner import LearningReport
     from .remote import RemoteALMA
     from .types.asking import ModelSettings
 
@@ -271,6 +272,31 @@ class ALMA(Closeable):
         return learns(self, agent, task, strategy, task_type, reraise, success=success, user_id=user_id)
 
     # -- conversations
+
+    def learn_from(
+        self,
+        messages: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]],
+        agent: str | None = None,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        dry_run: bool = False,
+        save_episode: bool = False,
+        min_confidence: float | None = None,
+        trusted: bool = True,
+        source: str = "user",
+    ) -> LearningReport:
+        """Learn from messages, and return the new memories by type, and what was skipped and known.
+
+        `messages` is a text of the user, a message with role and content, or a list of them. Without `agent`, the
+        memories belong to the only declared agent, or to "assistant". This is the operation `learn_from`.
+        """
+        from .extraction.learner import AutoLearner, describe_learned
+
+        learner = AutoLearner(self)
+        learned = learner.learn_from(
+            messages, agent, user_id, session_id, dry_run, save_episode, min_confidence, trusted, source
+        )
+        return describe_learned(learned)
 
     @operation(Effect.ADDS, idempotent=True)
     def add_episode(
@@ -653,15 +679,20 @@ class ALMA(Closeable):
     @operation(Effect.CHANGES, for_models=False)
     def revert(
         self,
-        change: Annotated[str, About("the id of a change, from `history`", check=validate.name)],
+        change: Annotated[
+            str, About("the id of a change, from `history`, or of an import, from `ingest`", check=validate.name)
+        ],
         dry_run: words.DryRun = False,
     ) -> core.history.RevertedChange:
-        """Undo one change, all or nothing, and keep later ones.
+        """Undo one change, all or nothing, and keep later ones; or undo an import, as far as nothing changed since.
 
         Notes:
+            Of an import, `left` lists what still holds, with the reasons.
             Counts are subtracted. If a text or status was changed again since, or the key of a memory has a newer
             value, nothing is reverted and the error names the later change or value.
         """
+        if core.calls.is_import(change):
+            return core.history.revert_import(self.engine, change, dry_run=dry_run)
         return core.history.revert_change(self.engine, change, dry_run=dry_run)
 
     @operation(Effect.READS, for_models=False)

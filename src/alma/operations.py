@@ -109,6 +109,7 @@ class About(NamedTuple):
     is_required: bool = False  # Required in interfaces, although optional in Python.
     for_python: bool = False  # Not offered by interfaces.
     example: Any = None  # An example for the OpenAPI document.
+    has_preset: bool = False  # Optional, but a default that an interface was started with counts, such as its agent.
 
 
 def take_as_given(label: str, value: Any) -> Any:
@@ -125,6 +126,11 @@ class Parameter(NamedTuple):
     needed: bool
     default: Any = None
     takes_null: bool = False  # Whether null is a value. If not, null means that the argument is left out.
+
+    @property
+    def takes_preset(self) -> bool:
+        """Whether the default that an interface was started with fills it."""
+        return self.needed or self.about.has_preset
 
     def describe_missing(self, of: str = "") -> str:
         """Return the message for a missing argument."""
@@ -250,7 +256,8 @@ class Operation:
         if validate.is_deeper(arguments, DEEPEST):
             raise ValidationError(f"the arguments are nested deeper than {DEEPEST} levels")
         valid = {one.name: one for one in self.parameters}
-        filled = {name: value for name, value in (defaults or {}).items() if name in valid and valid[name].needed}
+        presets = defaults or {}
+        filled = {name: value for name, value in presets.items() if name in valid and valid[name].takes_preset}
         wrong = [
             unknown(f"argument{of}", name, valid) if valid else f"unknown argument{of} {name!r}. It takes no arguments."
             for name in arguments
@@ -300,7 +307,7 @@ class Operation:
         preset = defaults or {}
         members: dict[str, Schema] = {}
         for one in self.parameters:
-            default = preset.get(one.name) if one.needed else one.default
+            default = preset.get(one.name, one.default) if one.takes_preset else one.default
             options = [kind for kind in list_options(one.type) if default is not None or kind is not type(None)]
             schema = describe_type(Union[tuple(options)], {}, one.about.choices)  # noqa: UP007 - made from a list
             if one.about.text:
@@ -315,6 +322,8 @@ class Operation:
         return describe_answer(self.returns)
 
 
+RENAMED = {"learn_from_conversation": "learn_from"}
+"""Earlier names of operations, and their names now. Calls may use both; only the names now are listed."""
 REPLACED = {
     **dict.fromkeys(
         ("update_work_item", "add_blocker", "remove_blocker", "record_test", "archive_work_item", "restore_work_item"),

@@ -26,7 +26,7 @@ from .engine.view import render_slice
 from .errors import ALMAError, BusyError, ConfigError, MissingExtraError, StorageError, ValidationError
 from .listening import is_local
 from .memory import ALMA
-from .operations import Operation, describe_unknown, operations
+from .operations import RENAMED, Operation, describe_unknown, operations
 from .schema import RESULT, TYPES, decode, plain
 from .types.query import visible_users
 from .types.slice import MemorySlice
@@ -168,13 +168,14 @@ class RemoteALMA(ALMA):
         raise ConfigError("a remote memory cannot be vacuumed from here; run `alma vacuum` on the server")
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("_") or name not in operations():
+        if name.startswith("_") or RENAMED.get(name, name) not in operations():
             hint = describe_unknown(name, operations())
             raise AttributeError(f"a remote memory has no {name!r}: {hint} Or open a local one with ALMA.from_config.")
         return functools.partial(self.call, name)
 
     def call(self, operation: str, /, *values: Any, **arguments: Any) -> Any:
         """Call any operation by name and return its result."""
+        operation = RENAMED.get(operation, operation)
         listed = operations()
         if operation not in listed:
             raise ValidationError(describe_unknown(operation, listed))

@@ -46,6 +46,15 @@ def check_source(label: str, value: object) -> str:
 
 
 Agent = Annotated[str, About("the agent's name", check=validate.name, example="dev")]
+AgentOrDefault = Annotated[
+    str | None,
+    About(
+        "the agent's name (default: the only declared agent, or assistant)",
+        check=validate.name,
+        example="dev",
+        has_preset=True,
+    ),
+]
 Rater = Annotated[str | None, About("the agent that reports it", check=validate.name)]
 AnyAgent = Annotated[str | None, About("only this agent's (default: all agents)", check=validate.name)]
 By = Annotated[str | None, About("who makes the change; an agent cannot change what another has claimed")]

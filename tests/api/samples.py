@@ -172,7 +172,7 @@ SAMPLES: dict[str, Arguments] = {
     "add_episodes": lambda w: {
         "conversations": [{"agent": AGENT, "session_id": "s1", "turns": [{"speaker": "Ana", "text": "Hello there."}]}]
     },
-    "learn_from_conversation": lambda w: {
+    "learn_from": lambda w: {
         "messages": [
             {"role": "user", "content": "Test the login form"},
             {"role": "assistant", "content": "I used incremental validation which worked well."},

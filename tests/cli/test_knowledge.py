@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,35 @@ def test_what_was_read_is_told_with_what_was_not(written: Path, run: Run) -> Non
     assert (document["counts"]["files"], document["dry_run"]) == (2, False)
 
 
+def test_an_import_is_taken_back(written: Path, run: Run) -> None:
+    ran = run("ingest", "written", "--agent", "dev", "--user", "ana")
+    [import_id] = re.findall(r"alma ingest --undo (imp_\w+)", ran.out)
+    assert "would undo the import of" in run("ingest", "--undo", import_id, "--dry-run").out
+    assert run("list", "--json").json["count"] > 0
+    undone = run("ingest", "--undo", import_id)
+    assert f"({import_id})" in undone.out
+    assert run("list", "--json").json["count"] == 0
+    [redo] = re.findall(r"alma revert (imp_\w+)", undone.out)
+    assert run("revert", redo).code == 0
+    assert run("list", "--json").json["count"] > 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("--undo", "imp_0"), "there is no import 'imp_0'"),
+        (("--undo", "chg_0"), "--undo must be the id of an import"),
+        (("written", "--undo", "imp_0"), "a path cannot be used with --undo"),
+        (("--plan", "--undo", "imp_0"), "--plan cannot be used with --undo"),
+        ((), "requires a path, or --undo ID"),
+    ],
+)
+def test_bad_input_of_undoing_an_import(written: Path, run: Run, argv: tuple[str, ...], message: str) -> None:
+    ran = run("ingest", *argv)
+    assert ran.code != 0
+    assert message in ran.err
+
+
 def test_own_words_are_learned_from_at_once(written: Path, run: Run) -> None:
     run("ingest", "written/decisions.md", "--agent", "dev", "--own")
     [fact] = run("list", "--type", "domain_knowledge", "--json").json["memories"]
@@ -167,6 +197,17 @@ def test_from_standard_input(project: Path, run: Run, monkeypatch: pytest.Monkey
     assert run("learn-from", "-", "--agent", "helena", "--json").json["extracted_count"] == 2
 
 
+def test_plain_words_are_learned_from(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("I moved to Porto, call me Sam. Our frogs sing on Mondays."))
+    ran = run("learn-from", "-", "--user", "sam")
+    assert "found 2 memories; stored 1 fact, 1 user preference" in ran.out
+    assert "'Our frogs sing on Mondays.': not understood" in ran.out
+    [fact] = run("list", "--type", "domain_knowledge", "--json").json["memories"]
+    assert (fact["fact"], fact["agent"], fact["user_id"]) == ("The user lives in Porto", "assistant", "sam")
+    Path("empty.txt").write_text("\n")
+    assert "empty.txt is empty" in run("learn-from", "empty.txt").err
+
+
 def test_a_note_is_learned_from(project: Path, run: Run) -> None:
     text = "# Decisions\n\nWe decided to use PostgreSQL for the billing service.\n\nTODO: rotate the keys\n"
     Path("decisions.md").write_text(text, encoding="utf-8")
@@ -232,9 +273,9 @@ def test_bad_input_of_learn_from(project: Path, run: Run, text: str, argv: tuple
 
 
 def test_a_note_that_is_taken_for_a_conversation_is_told_how_to_be_read(project: Path, run: Run) -> None:
-    (project / "minutes.md").write_text("We decided to use PostgreSQL.\n")
+    (project / "minutes.md").write_text("[Minutes]\nWe decided to use PostgreSQL.\n")
     assert "pass --text" in run("learn-from", "minutes.md", "--agent", "helena").err
-    assert "alma learn-from - --text" in run("learn-from", "We decided it.", "--agent", "helena").err
+    assert "pipe them into `alma learn-from -`" in run("learn-from", "We decided it.", "--agent", "helena").err
 
 
 def test_a_dry_run_counts_what_would_be_stored(chat: str, run: Run) -> None:

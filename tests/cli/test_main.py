@@ -213,7 +213,6 @@ WRONG_USAGE = [
     ["ingest"],
     ["ingest", "x", "--own", "--not-own"],
     ["ingest", "x", "--max-file-bytes", "many"],
-    ["learn-from", "x"],
     ["usage", "--days", "few"],
     ["graph"],
     ["graph", "path", "x"],

@@ -103,7 +103,7 @@ def test_the_key_is_the_same_when_the_conversation_has_grown() -> None:
 
 
 @pytest.mark.parametrize(
-    "messages", ["text", [1], [{"content": "no role here"}], {"role": "user"}, [{"role": 1, "content": "x"}]]
+    "messages", [1, [1], [{"content": "no role here"}], {"text": "no role"}, [{"role": 1, "content": "x"}]]
 )
 def test_what_is_no_conversation_is_refused_by_name(messages: object) -> None:
     with pytest.raises(ValidationError, match="messages"):

@@ -128,7 +128,7 @@ def test_without_a_memory_it_opens_the_configured_one(tmp_path: Path, monkeypatc
 def test_wrong_arguments_are_named(alma: ALMA, open_alma: Any) -> None:
     learner = AutoLearner(alma)
     with pytest.raises(ValidationError, match="messages"):
-        learner.learn_from_conversation("Hello", "helena")  # type: ignore[arg-type]
+        learner.learn_from_conversation(5, "helena")
     with pytest.raises(ValidationError, match="agent"):
         learner.learn_from_conversation(TALK, "")
     assert learner.learn_from_conversation([], "helena")["extracted_count"] == 0

@@ -76,6 +76,21 @@ def test_what_is_not_there_is_told(remote: RemoteALMA) -> None:
             upkeep()
 
 
+def test_it_learns_from_messages(remote: RemoteALMA) -> None:
+    learned = remote.learn_from("I moved to Porto and now work for Galp. Our frogs sing on Mondays.", user_id="sam")
+    assert [one.fact for one in learned.domain_knowledge] == ["The user lives in Porto", "The user works at Galp"]
+    assert learned.skipped == ["'Our frogs sing on Mondays.': not understood"]
+    again = asyncio.run(AsyncALMA(remote).learn_from("I moved to Porto and now work for Galp.", user_id="sam"))
+    assert (again.new, again.known) == (0, 2)
+
+
+def test_an_earlier_name_of_an_operation_works(remote: RemoteALMA) -> None:
+    learned = remote.learn_from_conversation("I prefer tabs over spaces.", "dev", user_id="ana")
+    assert [one.preference for one in learned.user_preferences] == ["The user prefers tabs over spaces"]
+    answer = remote.post("learn_from_conversation", {"messages": "I prefer tabs over spaces.", "user_id": "ana"})
+    assert answer["known"] == 1
+
+
 def test_operations_take_arguments_by_place(remote: RemoteALMA) -> None:
     item = remote.create_work_item(title="Rotate the keys")
     assert remote.update_progress(item.id, "done").status == "done"

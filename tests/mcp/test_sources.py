@@ -84,6 +84,12 @@ def test_rules_in_a_conversation_it_reports_wait(talk: Talk, alma: ALMA) -> None
     assert {(one.status, one.origin) for one in rules} == {("candidate", "agent")}
 
 
+def test_it_learns_from_a_text(talk: Talk, alma: ALMA) -> None:
+    learned = call(talk, "alma_learn_from", messages="I moved to Porto, call me Sam.", user_id="sam")
+    assert [one["fact"] for one in learned["domain_knowledge"]] == ["The user lives in Porto"]
+    assert [one["preference"] for one in learned["user_preferences"]] == ["The user wants to be called Sam"]
+
+
 def test_it_edits_in_its_own_name(talk: Talk, alma: ALMA) -> None:
     fact = alma.add_domain_knowledge("dev", "ops", "Logs are on host nine", source="agent")
     rule = alma.add_rule("dev", "Use pnpm")

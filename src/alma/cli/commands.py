@@ -31,6 +31,7 @@ _STORED = {
     "domain_knowledge": ("fact",), "user_preferences": ("user preference",), "heuristics": ("heuristic",),
     "anti_patterns": ("anti-pattern",), "outcomes": ("outcome",), "work_items": ("work item",),
 }  # fmt: skip
+_IMPORT_ID = "imp_"
 _COUNTED = {
     "waiting": "to review", "known": "already stored", "unchanged": "unchanged", "skipped": "skipped",
     "damaged": "damaged",
@@ -67,7 +68,13 @@ def read_objects(
     source: str, what: str, gaps: Mapping[str, Any] | None = None, *, empty_ok: bool = False
 ) -> list[Line]:
     """Read objects from a JSON list or JSON Lines. `gaps` are default values for each object."""
-    text = read_text(source)
+    return parse_objects(source, read_text(source), what, gaps, empty_ok=empty_ok)
+
+
+def parse_objects(
+    source: str, text: str, what: str, gaps: Mapping[str, Any] | None = None, *, empty_ok: bool = False
+) -> list[Line]:
+    """Do as `read_objects`, for the text of a file."""
     if text.lstrip().startswith("["):
         values = [(f"{source}, item {number}", value) for number, value in enumerate(parse_json(source, text), 1)]
     else:
@@ -383,7 +390,7 @@ def _send_added(call: Call, operation: str, parameter: str, what: str) -> Reply:
     return Reply(document, {f"stored {count(len(memories), noun, parameter)}": memories})
 
 
-@command("ingest", "ingest", "* !own --branches:branches", requires=False)
+@command("ingest", "ingest", "path? * !own --branches:branches", requires=False)
 @Argument("--own", "the content is your own (default for chats)", group="either", default=None)
 @Argument(
     "--not-own",
@@ -394,9 +401,14 @@ def _send_added(call: Call, operation: str, parameter: str, what: str) -> Reply:
     default=None,
 )
 @Argument("--plan", "only list the files that would be read, and their formats")
+@Argument("--undo ID", "take back the import with this id")
 def ingest(call: Call) -> Reply:
-    """Run `alma ingest`, or list the files with --plan."""
+    """Run `alma ingest`, list the files with --plan, or take an import back with --undo."""
     args = call.args
+    if args.undo:
+        return _undo_import(call)
+    if getattr(args, "path", None) is None:
+        call.fail_usage("requires a path, or --undo ID")
     if args.plan:
         names = vars(args).keys() & {"only", "own", "max_file_bytes"}
         return Reply(plan_ingest(args.path, **{name: getattr(args, name) for name in names}))
@@ -410,7 +422,19 @@ def ingest(call: Call) -> Reply:
         hint = f"content that is not your own waits for your review: {REVIEW}"
     elif args.own and stored_before:
         hint = f"{stored_before} already stored and unchanged. To review what waits: {REVIEW}"
-    return Reply(report, _describe_counts(report), rest, hint)
+    rest.pop("id", None)
+    undo = f"to take this import back: alma ingest --undo {report.id}" if report.id else ""
+    return Reply(report, _describe_counts(report), rest, hint, undo)
+
+
+def _undo_import(call: Call) -> Reply:
+    """Reply with what was taken back of an import, and what was left."""
+    call.refuse_options("plan", "cannot be used with --undo")
+    if getattr(call.args, "path", None) is not None:
+        raise ValidationError("a path cannot be used with --undo, which takes the id of an import alone")
+    if not call.args.undo.startswith(_IMPORT_ID):
+        raise ValidationError(f"--undo must be the id of an import, which `alma ingest` prints, not {call.args.undo!r}")
+    return Reply(call.run("revert", change=call.args.undo, dry_run=bool(getattr(call.args, "dry_run", False))))
 
 
 def _describe_counts(report: Any) -> str:
@@ -430,11 +454,16 @@ def _describe_counts(report: Any) -> str:
     return "; ".join(parts)
 
 
-@command("learn-from", "learn_from_conversation learn_from_text", "--* !messages !text --source=user")
-@Argument("FILE", "messages with role and content, as a JSON list or JSON Lines ('-' for standard input)")
-@Argument("--text", "FILE is a text, not a conversation")
+_MEMORY_LISTS = (
+    "domain_knowledge", "user_preferences", "anti_patterns", "heuristics", "outcomes", "rules", "work_items"
+)  # fmt: skip
+
+
+@command("learn-from", "learn_from learn_from_text", "--* !messages !text --source=user")
+@Argument("FILE", "messages with role and content, as a JSON list or JSON Lines, or your words ('-': standard input)")
+@Argument("--text", "FILE is a document, such as notes or minutes")
 def learn_from(call: Call) -> Reply:
-    """Run `alma learn-from` on a conversation, or on a text with --text."""
+    """Run `alma learn-from` on messages or plain words, or on a document with --text."""
     args = call.args
     if args.text:
         call.refuse_options("session_id save_episode", "can only be used with a conversation, not with --text")
@@ -442,12 +471,22 @@ def learn_from(call: Call) -> Reply:
         return _reply_learned(call.run_typed("learn_from_text", text=read_text(args.file), name=name))
     call.refuse_options("name", "can only be used with --text; use --session to name a conversation")
     try:
-        messages = [message for _, message in read_objects(args.file, "role and content")]
+        text = read_text(args.file)
     except ValidationError as error:
-        is_there = args.file == "-" or Path(args.file).is_file()
-        hint = "for a plain text, pass --text" if is_there else "to pass text, pipe it into `alma learn-from - --text`"
-        raise ValidationError(f"{error}; {hint}") from error
-    return _reply_learned(call.run_typed(messages=messages))
+        raise ValidationError(f"{error}; to pass words, pipe them into `alma learn-from -`") from error
+    return _reply_learned(call.run_typed(messages=_parse_messages(args.file, text)))
+
+
+def _parse_messages(source: str, text: str) -> str | list[dict[str, Any]]:
+    """Return the messages in a JSON list or JSON Lines, or a plain text as it is."""
+    if text.lstrip()[:1] not in ("[", "{"):
+        if not text.strip():
+            raise ValidationError(f"{source} is empty; nothing was recorded")
+        return text
+    try:
+        return [message for _, message in parse_objects(source, text, "role and content")]
+    except ValidationError as error:
+        raise ValidationError(f"{error}; for a document, pass --text") from error
 
 
 def _reply_learned(report: Any) -> Reply:
@@ -457,7 +496,7 @@ def _reply_learned(report: Any) -> Reply:
     verb = "would store" if report.dry_run else "stored"
     text = f"found {count_memories(report.extracted_count)}; {verb} {stored or 'nothing new'}"
     text += f"; {report.known} already stored" if report.known else ""
-    hidden = ("extracted_count", "new", "known", "kept", "by_kind", "dry_run")
+    hidden = ("extracted_count", "new", "known", "kept", "by_kind", "dry_run", *_MEMORY_LISTS)
     return Reply(report, text, {name: one for name, one in render.list_fields(report).items() if name not in hidden})
 
 

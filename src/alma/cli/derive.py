@@ -185,7 +185,7 @@ _MODULES = {
 PERSONS_ACTS = {"erase_user": "deleting all of a user's data"}
 """Operations that only a person may run on the command line, whatever they would change."""
 PERSONS_WORDS = {
-    "add_rule", "add_preference", "add_many", "learn_from_conversation", "learn_from_text", "import_rules", "ingest",
+    "add_rule", "add_preference", "add_many", "learn_from", "learn_from_text", "import_rules", "ingest",
 }  # fmt: skip
 """Operations that may store a person's instructions. In a script, which is no person, they wait for review."""
 SCRIPTS = (
@@ -432,7 +432,7 @@ def _add_parameter(
     default = find_source(default) if one.name == "source" and default else default
     if default not in (None, "", False, True, "default") and not is_given:
         about += f" (default: {f'{default:g}' if isinstance(default, float) else default})"
-    if one.name == "agent" and one.needed:
+    if one.name == "agent" and one.takes_preset:
         about += " (default: $ALMA_AGENT, then default_agent)"
     metavar = "ID" if one.name in IDS else "TIME" if one.name in MOMENTS else spelled.upper()
     metavar = "JSON" if base is dict else "N" if base in (int, float) else "PATH" if one.about.local else metavar
@@ -681,8 +681,9 @@ class Call:
         arguments: dict[str, Any] = {}
         for one in find_operation(name or self.command.operation.split()[0]).parameters:
             value = getattr(self.args, one.name, find_default(self.command, one, _NOT_TYPED))
-            if one.name == "agent" and one.needed and value is _NOT_TYPED and spell_parameter(self.command, one):
-                value = self.need_agent() if self.command.requires else self.find_agent() or _NOT_TYPED
+            if one.name == "agent" and one.takes_preset and value is _NOT_TYPED and spell_parameter(self.command, one):
+                is_required = one.needed and self.command.requires
+                value = self.need_agent() if is_required else self.find_agent() or _NOT_TYPED
             if value is _NOT_TYPED:
                 continue
             if one.name in ("memory_type", "types"):

@@ -559,12 +559,18 @@ def show_reverted(out: Output, reverted: Any) -> None:
     """Print what was undone, and how to redo it."""
     verb = "undid" if reverted.undo else "would undo"
     call = f"{reverted.call or 'a change'} of {format_value(reverted.at)}"
-    if reverted.rest:
+    if reverted.rest and reverted.change != reverted.import_id:
         call = f"one of {reverted.rest + 1} changes of {call}; the other {reverted.rest} still hold"
+    if reverted.change == reverted.import_id:
+        call = f"the import of {format_value(reverted.at)}"
     out.line(f"{verb} {call} ({reverted.change})")
+    for reason in reverted.left:
+        out.line(f"left: {reason}")
     out.show(list(reverted.memories))
     if reverted.undo:
         out.line(f"To redo it: alma revert {reverted.undo}", "dim")
+    if reverted.rest and reverted.import_id and reverted.change != reverted.import_id:
+        out.line(f"To undo the whole import: alma ingest --undo {reverted.import_id}", "dim")
 
 
 def show_turning_point(out: Output, point: Any) -> None:

@@ -23,6 +23,26 @@ Progress = Callable[[int, int], None]
 T = TypeVar("T")
 
 
+IMPORT = "ingest"
+"""The operation whose runs are imports, which can be taken back by their ids."""
+_IMPORT_PREFIX = "imp_"
+
+
+def name_import(run: str) -> str:
+    """Return the id of the import that a run is; empty for no run."""
+    return f"{_IMPORT_PREFIX}{run}" if run else ""
+
+
+def is_import(id: str) -> bool:
+    """Return whether this is the id of an import, and not of a single change."""
+    return id.startswith(_IMPORT_PREFIX)
+
+
+def find_import_run(import_id: str) -> str:
+    """Return the run of an import from its id."""
+    return import_id.removeprefix(_IMPORT_PREFIX)
+
+
 def ignore_progress(done: int, total: int) -> None:
     """Do nothing, for operations whose caller does not watch their progress."""
 
@@ -33,7 +53,7 @@ def name_call(name: str) -> Iterator[str]:
     if outer := CALL.get():
         yield outer
         return
-    with _set_within(CALL, name), _set_within(RUN, os.urandom(8).hex()):
+    with _set_within(CALL, name), _set_within(RUN, os.urandom(12).hex()):
         yield name
 
 

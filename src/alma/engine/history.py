@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from ..errors import NotFoundError, ScopeError, ValidationError
@@ -19,7 +20,7 @@ from ..types.query import Where
 from ..types.record import CODECS, LIVE, NONE, Origin, Record, Status
 from ..types.slice import MemorySlice
 from ..types.times import format_minute, from_micros
-from .calls import ACTOR
+from .calls import ACTOR, IMPORT, RUN, find_import_run, name_import
 from .changes import (
     CHANGESET,
     INSTANT,
@@ -98,6 +99,10 @@ class RevertedChange:
     """How the memories changed by that."""
     rest: int = 0
     """How many other changes the same call made, which still hold."""
+    import_id: str = ""
+    """The id of the import that made it, if one did."""
+    left: tuple[str, ...] = ()
+    """What still holds of an import, with the reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,8 @@ class TurningPoint:
     """How many retrievals it took to find it."""
 
 
+_MOST_SHOWN = 1000
+_IMPORTING = (IMPORT, "revert")  # The operations whose runs have the id of an import: undoing one can be undone.
 _MOST_OF_CALL = 5000  # Among so many of the newest changes, the others of one call are looked for.
 
 
@@ -306,6 +313,51 @@ def revert_change(engine: Engine, change: str, *, dry_run: bool = False) -> Reve
     return replace(done, undo=tx.change_id)
 
 
+def revert_import(engine: Engine, import_id: str, *, dry_run: bool = False) -> RevertedChange:
+    """Undo all changes of one import, newest first, as far as each can be undone.
+
+    What was changed again since still holds afterwards, and so do work items; `left` lists both with the reasons. The
+    undo has an id of its own, which undoes it.
+    """
+    run = find_import_run(import_id)
+    every_change = engine.store.scan(engine.within(CHANGESET))
+    own_changes = [one for one in every_change if one.body.get("run") == run and one.body["call"] in _IMPORTING]
+    if not own_changes:
+        raise NotFoundError(f"there is no import {import_id!r} that stored anything; `alma ingest` prints the ids")
+    standing = [one for one in own_changes if not one.body.get("undone")]
+    if not standing:
+        raise ValidationError(f"the import {import_id} was already undone")
+    preview = Transaction(engine)
+    memories: dict[str, Difference] = {}
+    left = []
+    for change in dict.fromkeys(one.key for one in order_changes(standing)):
+        try:
+            reverted = _revert(preview, _find_change(engine, change)) if dry_run else revert_change(engine, change)
+        except (ValidationError, ScopeError, NotFoundError) as error:
+            left.append(f"{change}: {error}")
+            continue
+        memories |= {difference.id: difference for difference in reverted.memories}
+    undo_id = "" if dry_run else name_import(RUN.get())
+    first = own_changes[-1]
+    return RevertedChange(
+        import_id,
+        undo_id,
+        first.created_at,
+        first.body["call"],
+        tuple(islice(memories.values(), _MOST_SHOWN)),
+        rest=len(left),
+        import_id=import_id,
+        left=(*left, *_list_tasks(engine, import_id)),
+    )
+
+
+def _list_tasks(engine: Engine, import_id: str) -> list[str]:
+    """Return the work items that an import created, which have a history of their own."""
+    items = engine.store.scan(engine.within("work_item", statuses={Status.ACTIVE}))
+    own_items = [one for one in items if one.body.get("metadata", {}).get("import") == import_id]
+    return [f"{one.id}: work items stay; archive it with `alma work archive`" for one in own_items]
+
+
 def _find_change(engine: Engine, change: str) -> list[str]:
     """Return the ids of the changesets of a change."""
     changesets = list(engine.store.scan(Where(kinds={CHANGESET}, keys={change})))[::-1]
@@ -351,7 +403,9 @@ def _revert(tx: Transaction, ids: Sequence[str]) -> RevertedChange:
         tx.update(one, body={**one.body, "undone": False}, updated_at=one.updated_at)
     memories = _compare_states(before, tx.get(was))
     rest = _count_rest(engine, first)
-    return RevertedChange(key, "", first.created_at, first.body["call"], tuple(memories), rest)
+    call = first.body["call"]
+    import_id = name_import(first.body.get("run", "")) if call == IMPORT else ""
+    return RevertedChange(key, "", first.created_at, call, tuple(memories), rest, import_id)
 
 
 def _count_rest(engine: Engine, changeset: Record) -> int:

@@ -2,8 +2,10 @@
 
 from alma.extraction import AutoLearner
 
-results = AutoLearner(alma).learn_from_conversation(messages, agent="helena")
-print(results["extracted_count"])
+learned = alma.learn_from(messages, user_id="sam")
+print(learned.user_preferences, learned.skipped)
+
+`AutoLearner` takes a model of your own, and returns the same by name.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from .extractor import (
     from_conversation,
     from_text,
 )
-from .learner import AutoLearner, Kept, keep
+from .learner import AutoLearner, Kept, LearningReport, keep
 
 __all__ = [
-    "AutoLearner", "Extracted", "Extraction", "Kept", "Kind", "Voice", "extract_conversation", "extract_text",
-    "find_known_memories", "from_conversation", "from_text", "keep",
+    "AutoLearner", "Extracted", "Extraction", "Kept", "Kind", "LearningReport", "Voice", "extract_conversation",
+    "extract_text", "find_known_memories", "from_conversation", "from_text", "keep",
 ]  # fmt: skip

@@ -23,6 +23,7 @@ from ..engine.search import by_meaning, by_words
 from ..errors import ModelError, ValidationError, describe_type
 from ..ports import Model
 from ..reading.local import LocalReader
+from ..reading.local_memories import find_statements
 from ..reading.model import ModelReader
 from ..reading.port import MemoryProposal, Role, SpokenTurn, StoredText, Topic, ask_in_time
 from ..text import digest, normalise, passages
@@ -85,6 +86,7 @@ class Extraction:
     model: str = ""  # The model that was asked; empty if none is configured.
     failed: str = ""  # Why the model failed and the local reader was used instead; empty if it did not.
     dropped: Mapping[str, int] = field(default_factory=dict)  # How many proposals were dropped, by reason.
+    unread: tuple[str, ...] = ()  # Sentences of people that look like statements, and that nobody understood.
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +213,22 @@ def extract_messages(
         repeated = keys[finding.key]
         findings.append(finding if repeated == 1 else replace(finding, key=digest(finding.key, str(repeated))))
     name = model.name if model else ""
-    return Extraction(found=tuple(findings), model=name, failed=failed, dropped=dropped if used else {})
+    unread = () if is_document else _list_unread(messages, proposals)
+    return Extraction(found=tuple(findings), model=name, failed=failed, dropped=dropped if used else {}, unread=unread)
+
+
+def _list_unread(messages: Sequence[Message], proposals: Sequence[MemoryProposal]) -> tuple[str, ...]:
+    """Return the sentences that look like statements and that no proposal quotes."""
+    quotes: dict[int, list[str]] = {}
+    for proposal in proposals:
+        quotes.setdefault(proposal.turn, []).append(normalise(proposal.quote))
+    unread = []
+    for turn, sentence in find_statements(messages):
+        plain = normalise(sentence)
+        is_quoted = any(quote in plain or plain in quote for quote in quotes.get(turn, ()))
+        if not is_quoted:
+            unread.append(sentence)
+    return tuple(unread)
 
 
 def _make_finding(proposal: MemoryProposal, message: Message, is_document: bool, model: str) -> Extracted | None:
@@ -316,11 +333,16 @@ def _list_fields(kind: Kind, one: MemoryProposal, is_own: bool) -> dict[str, str
     return {name: value for name, value in fields[kind].items() if value}
 
 
-def read_messages(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
-    """Return the messages that have text, without secrets. Each keeps its index among all messages."""
+def read_messages(messages: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]]) -> list[Message]:
+    """Return the messages that have text, without secrets. Each keeps its index among all messages.
+
+    One message may stand for a list, and a text for a message of the user.
+    """
+    listed = [messages] if isinstance(messages, str | Mapping) else messages
     read: list[Message] = []
     before = ""
-    for index, message in enumerate(validate.many("messages", messages)):
+    for index, given in enumerate(validate.many("messages", listed)):
+        message = {"role": "user", "content": given} if isinstance(given, str) else given
         label = f"messages[{index}]"
         if not isinstance(message, Mapping):
             raise ValidationError(

@@ -9,8 +9,9 @@ must approve. Learned memories take neither words nor evidence from candidates.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from .. import words
 from ..engine import facts, outcomes, rules, validate
 from ..engine.admit import draft_record, embed_records
+from ..engine.calls import CALL, IMPORT, RUN, name_import
 from ..engine.escape import find_suspicion
 from ..engine.tombstones import is_binding
 from ..engine.transaction import Transaction, write
@@ -54,6 +56,8 @@ Written = Sequence[Record | None]  # The records of findings; None for a memory 
 MIN_CONFIDENCE = 0.5
 _SURE_RULE = 0.75  # A rule with less confidence stays a candidate until it is repeated, confirmed or reviewed.
 _SHOWN_CHARS = 80
+_SHOWN_UNREAD = 20
+DEFAULT_AGENT = "assistant"
 _ORIGINS = {Voice.PERSON: Origin.USER, Voice.ASSISTANT: Origin.AGENT, Voice.DOCUMENT: Origin.IMPORT}
 _FACTS = (Kind.FACT, Kind.DECISION, Kind.PREFERENCE)
 LISTS = tuple("domain_knowledge user_preferences anti_patterns heuristics outcomes rules work_items".split())
@@ -92,15 +96,22 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningReport:
-    """What was learned from a conversation or text, as MCP, HTTP and the command line return it."""
+    """What was learned from a conversation or text. The lists hold the new memories."""
 
+    domain_knowledge: list[kinds.DomainKnowledge]
+    user_preferences: list[kinds.UserPreference]
+    anti_patterns: list[kinds.AntiPattern]
+    heuristics: list[kinds.Heuristic]
+    outcomes: list[kinds.Outcome]
+    rules: list[kinds.Rule]
+    work_items: list[WorkItem]
     extracted_count: int  # Findings with enough confidence.
     new: int
     known: int  # Findings that were already stored.
     kept: dict[str, int]  # New memories by type.
     by_kind: dict[str, int]  # Findings by kind.
     superseded: list[str]  # Ids of facts that a new one superseded.
-    skipped: list[str]  # Findings that were not stored, with the reasons.
+    skipped: list[str]  # Findings that were not stored and statements that were not understood, with the reasons.
     model: str | None
     fallback: str | None  # Why the model failed and the local reader was used instead.
     dropped: dict[str, int]  # Proposals of the model that were dropped, by reason.
@@ -110,19 +121,29 @@ class LearningReport:
 
 
 class LearningResult(dict[str, Any]):
-    """What was learned, by the names of `LearningReport`; `findings` and `memories` hold the objects."""
+    """What was learned, by the names of `LearningReport`; `memories` holds its lists, and `findings` the objects."""
 
     findings: Sequence[Extracted]
     memories: Kept
 
 
-def describe_learned(learned: LearningResult) -> LearningReport:
-    """Return a learning result as a report."""
+def describe_learned(learned: LearningResult | LearningReport) -> LearningReport:
+    """Return a learning result as a report; a report, as a remote memory returns it, stays as it is."""
+    if isinstance(learned, LearningReport):
+        return learned
     names = ("text", "quote", "turn", "confidence")
     findings = [{"kind": str(one.kind)} | {name: getattr(one, name) for name in names} for one in learned.findings]
-    return LearningReport(**learned, findings=findings)
+    lists = {name: getattr(learned.memories, name) for name in LISTS}
+    return LearningReport(**lists, **learned, findings=findings)
 
 
+Messages = Annotated[
+    str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]],
+    About(
+        "a text, a message with role and content (optionally at and id), or a list of them; a text is the user's",
+        check=take_as_given,
+    ),
+]
 DryRun = Annotated[bool, About("only report what would be stored")]
 Sureness = Annotated[float | None, About("leave out memories below this confidence, 0 to 1", json=float)]
 _OPTIONS: dict[str, Any] = {
@@ -151,14 +172,16 @@ class AutoLearner(OwnsMemory):
         self.model = model
         self.min_confidence = validate.number("min_confidence", min_confidence, 0.0, 1.0)
 
+    @property
+    def call_elsewhere(self) -> Callable[..., Any] | None:
+        """How operations run on a remote memory, which return `LearningReport`s; None for one that is open here."""
+        return getattr(self.alma, "call_elsewhere", None)
+
     @operation(Effect.ADDS, idempotent=True, **_OPTIONS)
-    def learn_from_conversation(
+    def learn_from(
         self,
-        messages: Annotated[
-            Sequence[Mapping[str, Any]],
-            About("messages with role and content, optionally at and id", check=take_as_given),
-        ],
-        agent: words.Agent,
+        messages: Messages,
+        agent: words.AgentOrDefault = None,
         user_id: words.User = None,
         session_id: Annotated[str | None, About("the conversation's id")] = None,
         dry_run: DryRun = False,
@@ -169,13 +192,13 @@ class AutoLearner(OwnsMemory):
         ] = True,
         source: words.Source = "user",
     ) -> LearningResult:
-        """Extract memories from a conversation and store them.
+        """Learn from messages: store the facts, preferences, rules, problems, decisions and tasks in them.
 
-        Finds outcomes, preferences, corrections, decisions, facts and tasks. Reading it again adds nothing twice. A
-        configured language model helps, but none is needed. Rules in a conversation reported by an agent stay
+        Reading them again adds nothing twice. A configured language model finds more, but none is needed. `skipped`
+        lists what looked like a statement and was not understood. Rules in a conversation reported by an agent stay
         candidates until a person accepts them.
         """
-        agent, model = self.alma.engine.agent(agent), self.model or self.alma.model
+        agent, model = self._choose_agent(agent), self.model or self.alma.model
         spoken = read_messages(messages)
         texts = [one.text for one in spoken if one.role is Role.USER]
         stored = find_known_memories(self.alma.engine, agent, user_id, texts) if model else []
@@ -189,17 +212,23 @@ class AutoLearner(OwnsMemory):
         place = {"agent": agent, "user_id": user_id, "episode": episode, "session_id": session_id or ""}
         return self._store(extraction, min_confidence, source, trusted, dry_run, **place, source="conversation")
 
-    async def alearn_from_conversation(self, *args: Any, **options: Any) -> LearningResult:
-        """Run `learn_from_conversation` with the same arguments in a worker thread."""
-        import asyncio
+    def learn_from_conversation(self, *args: Any, **options: Any) -> LearningResult:
+        """Run `learn_from`; this is its earlier name."""
+        return self.learn_from(*args, **options)
 
-        return await asyncio.to_thread(self.learn_from_conversation, *args, **options)
+    async def alearn_from(self, *args: Any, **options: Any) -> LearningResult:
+        """Run `learn_from` with the same arguments in a worker thread."""
+        return await asyncio.to_thread(self.learn_from, *args, **options)
+
+    async def alearn_from_conversation(self, *args: Any, **options: Any) -> LearningResult:
+        """Run `alearn_from`; this is its earlier name."""
+        return await self.alearn_from(*args, **options)
 
     @operation(Effect.ADDS, idempotent=True, **_OPTIONS)
     def learn_from_text(
         self,
         text: Annotated[str, About("a note, a Markdown page or minutes", check=take_as_given)],
-        agent: words.Agent,
+        agent: words.AgentOrDefault = None,
         user_id: words.User = None,
         name: Annotated[str | None, About("the text's name, such as decisions.md")] = None,
         dry_run: DryRun = False,
@@ -216,8 +245,15 @@ class AutoLearner(OwnsMemory):
         ingest.
         """
         extraction = extract_text(text, model=self.model or self.alma.model, name=name or "")
-        place = {"agent": agent, "user_id": user_id, "source": name or "text"}
+        place = {"agent": self._choose_agent(agent), "user_id": user_id, "source": name or "text"}
         return self._store(extraction, min_confidence, source, trusted, dry_run, **place)
+
+    def _choose_agent(self, agent: str | None) -> str:
+        """Return the declared name of an agent; without one the only declared agent, or else `DEFAULT_AGENT`."""
+        engine = self.alma.engine
+        declared = engine.scopes.known()
+        only_agent = declared[0] if len(declared) == 1 else DEFAULT_AGENT
+        return engine.agent(agent or only_agent)
 
     def _store(
         self,
@@ -249,7 +285,7 @@ class AutoLearner(OwnsMemory):
             kept=dict(Counter(type(one).__name__ for one in (*stored.memories, *stored.work_items))),
             by_kind=dict(Counter(str(one.kind) for one in sure)),
             superseded=stored.superseded,
-            skipped=[*doubtful.refused, *stored.refused],
+            skipped=[*doubtful.refused, *stored.refused, *_describe_unread(extraction.unread)],
             model=extraction.model or None,
             fallback=extraction.failed or None,
             dropped=dict(extraction.dropped),
@@ -258,6 +294,18 @@ class AutoLearner(OwnsMemory):
         )
         learned.findings, learned.memories = sure, stored
         return learned
+
+
+def _name_import() -> dict[str, str]:
+    """Return the import that a work item comes from, as it is stored with it: undoing the import does not remove it."""
+    return {"import": name_import(RUN.get())} if CALL.get() == IMPORT else {}
+
+
+def _describe_unread(sentences: Sequence[str]) -> list[str]:
+    """Return the sentences that were not understood, shortened, with this reason."""
+    lines = [f"{shorten(sentence, _SHOWN_CHARS)!r}: not understood" for sentence in sentences[:_SHOWN_UNREAD]]
+    more = len(sentences) - len(lines)
+    return [*lines, f"{more} more sentences: not understood"] if more else lines
 
 
 # -- storing findings
@@ -275,14 +323,17 @@ def keep(
     trusted: bool,
     relayed: bool = False,
     dry_run: bool = False,
+    repository: str = "",
 ) -> Kept:
     """Store findings and return what is new; with `dry_run`, store nothing and return what would be new.
 
     `source` names their origin, and `episode` is the id of the stored conversation, if any. Pass `trusted=False` for
     texts of others: their findings become candidates, and tasks in them are not stored. Pass `relayed=True` if an agent
-    reports the texts: a person's words then count as the agent's, and rules become candidates.
+    reports the texts: a person's words then count as the agent's, and rules become candidates. Rules keep the name of
+    the `repository` that they were stated in, and the time.
     """
     keeper = _Keeper(alma, agent, user_id, source, episode, session_id)
+    keeper.repository = repository
     items = list(keeper.check_findings(found, trusted, relayed))
     work = [one for one in items if one.finding.kind is Kind.WORK_ITEM]
     if len(items) > len(work):
@@ -317,6 +368,7 @@ class _Keeper:
         self._source = validate.name("source", source)
         self._episodes = (episode,) if episode else ()
         self._session = session
+        self.repository = ""  # The repository that a session of a coding agent worked in, if known.
         self.kept = Kept()
 
     def check_findings(self, findings: Sequence[Extracted], trusted: bool, relayed: bool) -> Iterator[_Item]:
@@ -349,6 +401,8 @@ class _Keeper:
             metadata = {"quote": shorten(one.quote, 500), "turn": one.turn, "speaker": one.speaker}
             optional = {"when": one.when, "model": one.model}
             metadata |= {"confidence": one.confidence, **{name: value for name, value in optional.items() if value}}
+            if one.kind is Kind.CORRECTION:
+                metadata |= self._describe_place(one)
             is_decision = one.kind is Kind.DECISION
             defaults = dict.fromkeys("fact preference rule title task strategy_used".split(), text)
             defaults |= {"domain": "decisions" if is_decision else "project", "category": "general"}
@@ -363,6 +417,12 @@ class _Keeper:
                 metadata,
                 ("decision",) if is_decision else (),
             )
+
+    def _describe_place(self, finding: Extracted) -> dict[str, str]:
+        """Return where and when a rule was stated, as far as that is known."""
+        stated_at = "" if finding.at is None else finding.at.isoformat()
+        place = {"repository": self.repository, "stated_at": stated_at}
+        return {name: value for name, value in place.items() if value}
 
     def write_items(self, items: Sequence[_Item], dry_run: bool) -> None:
         """Write all items without a marker, and their markers, in one transaction; a dry run writes nothing."""
@@ -517,7 +577,7 @@ class _Keeper:
                 "description": item.finding.quote,
                 "agent": self._agent,
                 "tags": ["extracted"],
-                "metadata": {**item.metadata, "source": self._source},
+                "metadata": {**item.metadata, "source": self._source, **_name_import()},
             }
             try:
                 created = [] if id is None else [WorkItem(**work)] if dry_run else tracker.create_work_items([work])

@@ -65,7 +65,7 @@ from ..events import deliver_in_background
 from ..inspection import ChangeFeed
 from ..listening import list_local_names
 from ..memory import ALMA
-from ..operations import DEEPEST, Operation, act_as, collect_changes, describe_unknown, operations
+from ..operations import DEEPEST, RENAMED, Operation, act_as, collect_changes, describe_unknown, operations
 from ..projects import LazyMemory, Projects, limit_call
 from ..schema import RESULT, is_object, plain
 from ..words import Health
@@ -350,7 +350,8 @@ class HttpService:
 
     def find_route(self, path: str) -> Route:
         """Return the route of a path, with its operation and the scope it needs."""
-        operation = list_offered().get(path.removeprefix(_PREFIX)) if path.startswith(_PREFIX) else None
+        name = path.removeprefix(_PREFIX)
+        operation = list_offered().get(RENAMED.get(name, name)) if path.startswith(_PREFIX) else None
         if operation is not None:
             return path, operation.name, NEEDED[operation.effect]
         if path in _TO_DASHBOARD or path.startswith("/ui/"):
@@ -672,6 +673,13 @@ def list_routes() -> list[APIRoute]:
         APIRoute(path, partial(_answer, handle), methods=[method], include_in_schema=False, response_model=None)
         for path, (handle, method) in undescribed.items()
     ]
+    for name, present_name in RENAMED.items():
+        call = partial(HttpService.answer_call, operation=list_offered()[present_name])
+        routes.append(
+            APIRoute(
+                _PREFIX + name, partial(_answer, call), methods=["POST"], include_in_schema=False, response_model=None
+            )
+        )
     routes += [
         APIRoute(
             _PREFIX + one.name,

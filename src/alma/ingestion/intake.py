@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from ..engine import episodes, validate
 from ..engine.admit import clean
+from ..engine.calls import IMPORT, RUN, name_call, name_import
 from ..engine.episodes import Conversation, TurnDraft
 from ..engine.escape import find_suspicion
 from ..engine.redact import count_removed
@@ -96,6 +97,7 @@ class IngestResult(Kept):
     are candidates until a person approves them).
     """
 
+    id: str = ""  # The id of the import, which `revert` takes; empty if it stored nothing.
     dry_run: bool = False
     episodes: list[Episode] = field(default_factory=list)  # Conversations and documents that are new or longer.
     counts: dict[str, int] = field(default_factory=dict)
@@ -184,7 +186,8 @@ def ingest(
     **options: Unpack[IngestOptions],
 ) -> IngestResult:
     """Import a file, a folder or an export of any known format, and return what was stored."""
-    with _list_files(path, wanted, options) as catalogue, _open_memory(options.get("alma"), project_id) as alma:
+    opened = _open_memory(options.get("alma"), project_id)
+    with _list_files(path, wanted, options) as catalogue, opened as alma, name_call(IMPORT):
         return _Ingestion(alma, agent, options).read_all(catalogue)
 
 
@@ -249,8 +252,9 @@ def ingest_conversation(
     with _open_memory(options.get("alma"), project_id) as alma:
         ingestion = _Ingestion(alma, agent, options)
         ingestion.result.increment("conversations", bool(messages))
-        ingestion.add(chat, options.get("own") is not False)
-        return ingestion.flush()
+        with name_call(IMPORT):
+            ingestion.add(chat, options.get("own") is not False)
+            return ingestion.flush()
 
 
 def _list_files(path: Path, selection: Wanted | str, options: IngestOptions) -> closing[Catalogue]:
@@ -422,6 +426,8 @@ class _Ingestion:
         markers = {one.marker: one.content for one in fresh if one.marker not in self._failed}
         markers |= {} if self._failed else files
         write(self._engine, lambda tx: [tx.set_marker(id, {"value": value}) for id, value in markers.items()])
+        if result.episodes or result.total:
+            result.id = name_import(RUN.get())
         return result
 
     def _name_marker(self, verb: str, *name: str) -> str:
@@ -482,6 +488,7 @@ class _Ingestion:
                 episode=episode,
                 session_id=one.piece.session,
                 trusted=is_trusted,
+                repository=one.piece.repository,
             )
             for name in LISTS:
                 for memory in getattr(stored, name):

@@ -112,7 +112,7 @@ class Handlers:
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Call a tool. A failure is returned as an error result."""
-        tool = self.tools.get(params.name)
+        tool = self._content.find_tool(params.name, self.tools)
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, self._content.describe_unknown_tool(params.name, self.tools))
         report = _make_reporter(ctx) if tool.operation.is_long else None

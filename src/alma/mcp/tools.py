@@ -14,7 +14,7 @@ import mcp_types as types
 
 from ..errors import ConfigError, NotFoundError, ValidationError, unknown
 from ..memory import ALMA
-from ..operations import PROGRESS, Effect, Operation, act_as, describe_unknown, operations
+from ..operations import PROGRESS, RENAMED, Effect, Operation, act_as, describe_unknown, operations
 from ..projects import Roots, limit_call
 from ..schema import RESULT, plain, shape_answer
 from ..upkeep import list_declared_agents
@@ -118,7 +118,7 @@ def select_tools(
     if selection != ALL:
         # A set may be combined with further names.
         words = [one.strip().removeprefix(PREFIX) for one in selection.split(",")]
-        names = [name for one in words for name in _SETS.get(one, [one])]
+        names = [RENAMED.get(name, name) for one in words for name in _SETS.get(one, [one])]
     for name in names:
         if name not in listed:
             raise ConfigError(unknown("tool", name, [ALL, DEFAULT, CORE, *listed]))
@@ -130,6 +130,12 @@ def select_tools(
         if roots is not None or not listed[name].on_files
     ]
     return {tool.name: tool for tool in tools}
+
+
+def find_tool(name: str, tools: Mapping[str, OperationTool]) -> OperationTool | None:
+    """Return the tool of this name, which may be its earlier one; None if it is not offered."""
+    short = name.removeprefix(PREFIX)
+    return tools.get(name) or tools.get(f"{PREFIX}{RENAMED.get(short, short)}")
 
 
 def describe_unknown_tool(name: str, tools: Mapping[str, OperationTool]) -> str:

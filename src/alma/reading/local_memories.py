@@ -1,7 +1,9 @@
 """Finds memories in a conversation without a model, by the plain sentence forms of memory_forms.yaml.
 
-A sentence must match a form as a whole. Questions, guesses, conditions, quotations, pasted text, and text that is
-handed over to be worked on give nothing. Of an assistant only reports of its own work are read.
+A sentence, or each of its two clauses, must match a form as a whole. Rules are also read as in coding sessions, where
+they are sure. Questions, guesses, conditions, quotations, pasted text, and text that is handed over to be worked on
+give nothing. Of an assistant only reports of its own work are read. `find_statements` lists the sentences that look
+like statements, so that callers can report those that nobody understood.
 """
 
 from __future__ import annotations
@@ -9,12 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..types.kinds import Result
+from ..types.kinds import Reach, Result
 from ..types.speech import by_name
 from .local import join_longest_first, load_file, remove_pasted
+from .local_rules import read_turn
 from .port import MemoryProposal, Role, SpokenTurn, Topic
 
 _SENTENCE_CHARS = 300
@@ -31,6 +35,17 @@ _PLAIN_SLOTS = ("tail", "because", "place", "unplaced")
 _PLACE_OPENERS = frozenset(("new", "st", "old", "east", "west", "north", "south", "uk", "usa", "us", "la"))
 """Words of entities.json that are no names by themselves, but begin or are the name of a place."""
 _FIELDS = ("value", "strategy", "reason", "instead", "task")
+_TEMPLATES = ("text", "strategy", "reason", "attribute")
+_LASTING = (Reach.PROJECT, Reach.ALWAYS)
+_MIN_WORDS = 4
+_JOINS = 3
+_PRONOUN = re.compile(r"(?:i|we|ich|wir|je|nous|ik)(?:'\w+)?", re.IGNORECASE)
+_NO_RULE = re.compile(r"(?:i|we|remember|don't forget)\b|no \w", re.IGNORECASE)
+_MOMENT = re.compile(r"\b(?:this|next time)\b", re.IGNORECASE)
+_FROM_NOW = re.compile(r"(?:from (?:now|today|here) on|going forward|ab jetzt|à partir de maintenant)$", re.IGNORECASE)
+_ALTERNATIVE = re.compile(r"\w+ .{1,120} instead[.!]?", re.IGNORECASE)
+_PROHIBITION = re.compile(r"(?:please )?(?:never|don't|do not|stop|avoid) ", re.IGNORECASE)
+_PLEASE = re.compile(r",? (?:please|thanks|thank you|bitte|por favor|s'il te plaît|per favore)$", re.IGNORECASE)
 
 
 class _Form(NamedTuple):
@@ -50,7 +65,9 @@ def find_local_memories(turns: Sequence[SpokenTurn]) -> list[MemoryProposal]:
         if turn.role is Role.TOOL:
             continue
         sentences = list(_own_sentences(turn.text))
-        matches = [proposal for one in sentences if (proposal := _read_sentence(one, index, turn, request))]
+        matches = []
+        for sentence in sentences:
+            matches += _read_sentence(sentence, index, turn, request)
         proposals += matches
         if turn.role is Role.USER and sentences and not matches:
             first = sentences[0]
@@ -59,8 +76,43 @@ def find_local_memories(turns: Sequence[SpokenTurn]) -> list[MemoryProposal]:
     return proposals
 
 
+def find_statements(turns: Sequence[SpokenTurn]) -> list[tuple[int, str]]:
+    """Return the sentences of people that look like statements, each with the index of its turn.
+
+    Questions, small talk and conditions are left out. Whether a reader understood a sentence is for the caller to say.
+    """
+    patterns = _load_forms()[1]
+    statements = []
+    for index, turn in enumerate(turns):
+        if turn.role is not Role.USER:
+            continue
+        for sentence in _own_sentences(turn.text):
+            plain = _drop_opener(sentence)
+            is_readable = bool(plain) and len(plain.split()) >= _MIN_WORDS
+            if is_readable and patterns["statements"].search(plain) and not patterns["no_statements"].search(plain):
+                statements.append((index, sentence))
+    return statements
+
+
 def _own_sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of a turn that are the speaker's own, on one line each."""
+    """Yield the sentences of a turn that are the speaker's own, on one line each.
+
+    "Never do X. Do Y instead." is yielded as one sentence.
+    """
+    waiting = ""
+    for sentence in _split_sentences(text):
+        if waiting and _PROHIBITION.match(waiting) and _ALTERNATIVE.fullmatch(sentence):
+            yield f"{waiting} {sentence}"
+            waiting = ""
+            continue
+        if waiting:
+            yield waiting
+        waiting = sentence
+    if waiting:
+        yield waiting
+
+
+def _split_sentences(text: str) -> Iterator[str]:
     patterns = _load_forms()[1]
     own = remove_pasted(text).replace("’", "'")
     if patterns["play"].search(own[:_SENTENCE_CHARS]):
@@ -76,50 +128,120 @@ def _own_sentences(text: str) -> Iterator[str]:
             yield " ".join(sentence.split())
 
 
-def _read_sentence(sentence: str, index: int, turn: SpokenTurn, request: str) -> MemoryProposal | None:
-    forms, patterns = _load_forms()
+def _drop_opener(sentence: str) -> str:
+    """Return a sentence without its bullet, "by the way" and closing mark; "" if it is no statement of the speaker."""
     plain = _BULLET.sub("", sentence)
     box = _BOX.match(plain)
     if box:
         plain = f"TODO: {plain[box.end() :]}" if box[1] == " " else ""
     if not 6 <= len(plain) <= _SENTENCE_CHARS or plain.endswith("?") or _QUOTATION.search(plain):
-        return None
-    plain = patterns["openers"].sub("", plain.rstrip(" .!…"))
+        return ""
+    return _load_forms()[1]["openers"].sub("", plain.rstrip(" .!…"))
+
+
+class _Sentence(NamedTuple):
+    """A sentence that is read, and where it was said."""
+
+    quote: str
+    position: int
+    turn: SpokenTurn
+    request: str
+    is_conditional: bool
+
+
+def _read_sentence(sentence: str, index: int, turn: SpokenTurn, request: str) -> list[MemoryProposal]:
+    """Return what a sentence states: one proposal, or one for each of its clauses."""
+    patterns = _load_forms()[1]
+    plain = _drop_opener(sentence)
     remember = patterns["remember"].match(plain)
     if remember:
         plain = plain[remember.end() :].strip()
-    if patterns["doubts"].search(plain):
-        return None
+    if not plain or patterns["doubts"].search(plain):
+        return []
     is_conditional = patterns["conditions"].search(plain) is not None
-    for form in forms:
-        if turn.role is Role.ASSISTANT and not form.by_any:
+    place = _Sentence(sentence, index, turn, request, is_conditional)
+    proposals = _read_clauses(plain, place, _JOINS)
+    if proposals or turn.role is not Role.USER:
+        return proposals
+    if remember and not is_conditional:
+        return [_propose_remembered(plain, sentence, index, turn)]
+    rule = _read_rule(sentence, place)
+    return [rule] if rule else []
+
+
+def _read_clauses(plain: str, place: _Sentence, joins: int) -> list[MemoryProposal]:
+    """Return what both clauses of a sentence state, or else the sentence as a whole.
+
+    The second clause may have clauses in turn; `joins` limits at how many places the sentence is divided.
+    """
+    patterns = _load_forms()[1]
+    for join in islice(patterns["joins"].finditer(plain), joins):
+        first, second = plain[: join.start()], plain[join.end() :]
+        has_subject = patterns["subjects"].search(second) is not None
+        first_proposal = _match_form(first, place)
+        wordings = _word_second_clause(first, second, has_subject)
+        readings = (_read_clauses(wording, place, joins - 1) for wording in wordings)
+        second_proposals = next(filter(None, readings), [])
+        if first_proposal and second_proposals:
+            return [first_proposal, *second_proposals]
+    whole = _match_form(plain, place)
+    return [whole] if whole else []
+
+
+def _word_second_clause(first: str, second: str, has_subject: bool) -> list[str]:
+    """Return how a second clause may be completed. Without a subject of its own, it has that of the first clause."""
+    if has_subject:
+        return [second]
+    subject = first.split(" ", 1)[0]
+    if _PRONOUN.fullmatch(subject):
+        pronoun = subject.split("'", 1)[0]
+        return [f"{subject} {second}", f"{pronoun} {second}"]
+    # Many languages need no pronoun: "Vivo en Lima y trabajo en Acme".
+    return [second]
+
+
+def _match_form(plain: str, place: _Sentence) -> MemoryProposal | None:
+    """Return what a clause states, by the first form that it matches as a whole."""
+    polite = _PLEASE.sub("", plain)
+    for form in _load_forms()[0]:
+        if place.turn.role is Role.ASSISTANT and not form.by_any:
             continue
-        match = form.pattern.fullmatch(plain)
-        if match and not (is_conditional and form.topic not in _TENTATIVE):
-            return _propose(form, match, plain, sentence, index, turn, request)
-    if remember and turn.role is Role.USER and not is_conditional:
-        return _propose_remembered(plain, sentence, index, turn)
-    return None
+        if place.is_conditional and form.topic not in _TENTATIVE:
+            continue
+        match = form.pattern.fullmatch(polite)
+        if match:
+            return _propose(form, match, polite, place)
+    is_order = place.turn.role is Role.USER and _FROM_NOW.search(polite)
+    return _read_rule(polite, place) if is_order else None
 
 
-def _propose(
-    form: _Form, match: re.Match[str], plain: str, quote: str, index: int, turn: SpokenTurn, request: str
-) -> MemoryProposal:
-    who = turn.speaker if by_name(turn.speaker or "user", "") else form.who
+def _read_rule(text: str, place: _Sentence) -> MemoryProposal | None:
+    """Return a sentence or clause as a rule that lasts, if the reader of coding sessions is sure of it."""
+    is_other = _NO_RULE.match(text) or _MOMENT.search(text)
+    rule = None if is_other else read_turn(text, place.position)
+    if rule is None or not rule.is_sure or rule.reach not in _LASTING:
+        return None
+    return MemoryProposal(turn=place.position, topic=Topic.RULE, text=rule.rule, quote=place.quote, reason=rule.reason)
+
+
+def _propose(form: _Form, match: re.Match[str], plain: str, place: _Sentence) -> MemoryProposal:
+    speaker = place.turn.speaker
+    who = speaker if by_name(speaker or "user", "") else form.who
     groups = {name: group.strip(" ,") for name, group in match.groupdict().items() if group}
     filled = {name: template.format_map({**groups, "who": who}) for name, template in form.templates.items()}
     fields = {name: groups[name] for name in _FIELDS if name in groups}
-    if "strategy" in filled:
-        fields["strategy"] = filled["strategy"]
+    for name in ("strategy", "reason"):
+        if name in filled:
+            fields[name] = filled[name]
     if form.topic is Topic.OUTCOME:
-        fields.setdefault("task", request)
+        fields.setdefault("task", place.request)
     text = filled.get("text") or groups.get("rule") or (fields.get("task") if form.topic is Topic.TASK else "") or plain
     attribute = filled.get("attribute", "").casefold()
     return MemoryProposal(
-        turn=index,
+        turn=place.position,
         topic=form.topic,
         text=_capitalise(text),
-        quote=quote,
+        quote=place.quote,
         subject="speaker" if attribute else "",
         attribute=attribute,
         result=form.result,
@@ -177,7 +299,7 @@ def _load_forms() -> tuple[tuple[_Form, ...], Mapping[str, re.Pattern[str]]]:
             form.get("by") == "any",
             language["who"],
             Result(form["result"]) if "result" in form else None,
-            {name: form[name] for name in ("text", "strategy", "attribute") if name in form},
+            {name: form[name] for name in _TEMPLATES if name in form},
         )
         for language in data["languages"]
         for form in language["forms"]

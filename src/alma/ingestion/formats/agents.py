@@ -17,7 +17,7 @@ from typing import Any
 from ...coding.events import as_dict, as_dicts, extract_spoken, get_dict, get_dicts, parse_command, restore_typed
 from ...coding.session import extract_reason, is_refusal
 from ..streams import LIMIT, JsonObject, get_text, join_blocks, parse_json, parse_time
-from .common import ChatMessage, ChatStart, FileReading, Items, make_message
+from .common import ChatMessage, ChatStart, FileReading, Items, make_message, name_repository
 
 # -- Claude Code: one JSON object a line
 
@@ -45,6 +45,7 @@ def read_claude_code(reading: FileReading) -> Items:
         kind = get_text(line, "type")
         start.title = get_text(line, _TITLES.get(kind, "")).strip() or start.title
         start.native = start.native or get_text(line, "sessionId")
+        start.repository = start.repository or name_repository(get_text(line, "cwd"))
         at, id = parse_time(line.get("timestamp")), get_text(line, "uuid")
         content = get_dict(line, "message").get("content")
         if kind not in _CLAUDE_TYPES:
@@ -142,7 +143,10 @@ def read_codex(reading: FileReading) -> Items:
             continue
         kind = get_text(line, "type")
         if kind == "session_meta":
-            start.native = start.native or get_text(get_dict(line, "payload"), "id")
+            header = get_dict(line, "payload")
+            start.native = start.native or get_text(header, "id")
+            place = get_text(get_dict(header, "git"), "repository_url") or get_text(header, "cwd")
+            start.repository = start.repository or name_repository(place)
         elif kind == "thread.started" or (not kind and "instructions" in line):
             start.native = start.native or get_text(line, "thread_id", "id")
         if not is_codex(line):

@@ -25,6 +25,8 @@ PART_CHARS = 500_000  # A longer conversation is stored in parts, to bound the u
 PERSONS = frozenset("user human me you".split())
 ASSISTANTS = frozenset("assistant ai model bot claude chatgpt gpt gemini copilot agent".split())
 
+_PLACE_PARTS = re.compile(r"[/\\:]")
+_NAME_CHARS = 120
 _PLAIN_ID = re.compile(r"(?!\.)[A-Za-z0-9][A-Za-z0-9._:@+~-]{0,119}")
 
 
@@ -59,6 +61,7 @@ class Piece(NamedTuple):
     title: str = ""
     part: str = ""  # The name of the part, the same on every import.
     is_document: bool = False
+    repository: str = ""  # The name of the repository that the session of a coding agent worked in.
 
 
 @dataclass(slots=True)
@@ -72,6 +75,7 @@ class ChatStart:
     part: str = ""  # The prefix of its parts' names, if it continues in other files.
     parts: int = 0  # The number of parts so far.
     first: str = ""  # A digest of its first message.
+    repository: str = ""
 
 
 # What a format's reader yields: the start of a conversation and then its messages, or whole pieces.
@@ -140,7 +144,8 @@ class FileReading:
                 start.parts += 1
                 fallback = self.source.stem if start.fallback is None else start.fallback
                 session = start.session or name_session(self.format, start.native, fallback, start.first)
-                yield Piece(self.format, session, messages, start.title, f"{start.part}{start.parts}")
+                part = f"{start.part}{start.parts}"
+                yield Piece(self.format, session, messages, start.title, part, repository=start.repository)
                 messages = []
             if isinstance(item, ChatStart):
                 start = item
@@ -199,6 +204,12 @@ def name_session(format: str, native: object, *otherwise: str) -> str:
     name = native.strip() if isinstance(native, str) else ""
     is_plain = _PLAIN_ID.fullmatch(name) and ".." not in name
     return f"{format}:{name if is_plain else digest(*([name] if name else otherwise))}"
+
+
+def name_repository(place: str) -> str:
+    """Return the name of a repository from its URL or from the folder of a session, without the path to it."""
+    name = _PLACE_PARTS.split(place.strip().rstrip("/\\"))[-1]
+    return name.removesuffix(".git")[:_NAME_CHARS]
 
 
 def make_message(role: object, text: str, at: datetime | None = None, id: str = "") -> ChatMessage | None:
