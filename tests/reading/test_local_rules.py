@@ -92,6 +92,28 @@ def test_a_rule_reads_like_a_line_of_an_instruction_file(text: str, expected: st
     assert rule.rule == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("No direct pushes to main, ever.", "No direct pushes to main, ever"),
+        ("no console.log in this repo, ever", "No console.log in this repo, ever"),
+        ("No use of lodash here, ever", "No use of lodash here, ever"),
+        ("no, always use pnpm", "Always use pnpm"),
+        ("no use pnpm instead of npm", "Use pnpm instead of npm"),
+    ],
+)
+def test_a_no_that_forbids_something_is_part_of_the_rule(text: str, rule: str) -> None:
+    proposal = read_turn(text)
+    assert proposal is not None
+    assert (proposal.rule, proposal.is_sure) == (rule, True)
+
+
+def test_a_no_that_forbids_something_is_part_of_the_rule_in_russian() -> None:
+    proposal = read_turn("нет прямых пушей в main, никогда")
+    assert proposal is not None
+    assert proposal.rule.startswith("Нет прямых пушей")
+
+
 def test_only_for_this_session_is_no_part_of_the_rule() -> None:
     expected = {
         "for this session only, answer in French": "Answer in French",
