@@ -433,7 +433,7 @@ def _add_parameter(
     if default not in (None, "", False, True, "default") and not is_given:
         about += f" (default: {f'{default:g}' if isinstance(default, float) else default})"
     if one.name == "agent" and one.takes_preset:
-        about += " (default: $ALMA_AGENT, then default_agent)"
+        about = about.partition(" (default:")[0] + " (default: $ALMA_AGENT, then default_agent)"
     metavar = "ID" if one.name in IDS else "TIME" if one.name in MOMENTS else spelled.upper()
     metavar = "JSON" if base is dict else "N" if base in (int, float) else "PATH" if one.about.local else metavar
     options: dict[str, Any] = {"help": about.strip(), "default": _NOT_TYPED}

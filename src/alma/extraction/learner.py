@@ -194,9 +194,9 @@ class AutoLearner(OwnsMemory):
     ) -> LearningResult:
         """Learn from messages: store the facts, preferences, rules, problems, decisions and tasks in them.
 
-        Reading them again adds nothing twice. A configured language model finds more, but none is needed. `skipped`
-        lists what looked like a statement and was not understood. Rules in a conversation reported by an agent stay
-        candidates until a person accepts them.
+        Reading them again adds nothing twice. A configured language model finds more, but none is needed. The
+        report names what looked like a statement and was not understood. Rules in a conversation reported by an agent
+        stay candidates until a person accepts them.
         """
         agent, model = self._choose_agent(agent), self.model or self.alma.model
         spoken = read_messages(messages)
