@@ -221,43 +221,6 @@ def test_what_the_next_turn_does_not_accept_is_no_way(work: Work, reply: str) ->
     assert work.state(rule) == "candidate"
 
 
-REPORT = "Print the report with `./bin/report --table --width 80`"
-
-
-def report_and_hear(work: Work, reply: str, accepted: str) -> str:
-    """The agent prints a report and the person replies. Return the state of a note whose model quotes the reply."""
-    work.person("show me the report, would you")
-    work.ran("./bin/report --table --width 80", "name  total")
-    work.said("Here is the report as a table.")
-    work.person(reply)
-    work.learn({"note": REPORT, "quote": reply, "accepted": {"n": 1, "quote": accepted}})
-    return work.state(REPORT)
-
-
-@pytest.mark.parametrize(
-    "reply",
-    ["k", "it fits on the projector, off to the meeting", "ah so that is where the money went", "endlich lesbar"],
-)
-def test_a_model_may_find_an_acceptance_that_the_local_reader_does_not_know(work: Work, reply: str) -> None:
-    assert report_and_hear(work, reply, reply) == "agreed"
-
-
-@pytest.mark.parametrize(
-    ("reply", "accepted"),
-    [
-        ("is it on the projector, off to the meeting?", "off to the meeting"),
-        ("dana says it fits on the projector", "it fits on the projector"),
-        ("oh great, a table. just what we needed", "a table"),
-        ("it does not fit on the projector", "fit on the projector"),
-        ("off to the meeting", "it fits on the projector"),
-    ],
-)
-def test_a_model_may_not_take_doubt_or_the_words_of_others_for_an_acceptance(
-    work: Work, reply: str, accepted: str
-) -> None:
-    assert report_and_hear(work, reply, accepted) == "candidate"
-
-
 def test_an_acceptance_counts_only_right_after_the_deed(work: Work) -> None:
     rule = "Print the report with `./bin/report --table --width 80`"
     work.person("show me the report, would you")
@@ -509,6 +472,22 @@ def test_an_agreed_rule_ends_a_stated_one_only_in_the_persons_words(work: Work, 
     work.learn({"note": new, "quote": said, "known": work.rules[old].id, "relation": "replaces"})
     assert work.state(new) == "agreed"
     assert work.state(old) == state
+
+
+def test_a_deed_that_breaks_a_stated_rule_does_not_end_it(work: Work) -> None:
+    old, new = "Never send drafts to the list, show them first", "Send drafts with `./bin/post --list`"
+    work.person("never send drafts to the list, show them first")
+    work.learn({"note": old, "quote": "never send drafts to the list"})
+    work.next_session()
+    work.person("write the draft for june")
+    work.wrote("drafts/june.md", "June")
+    work.said("Here it is.")
+    work.person("send it")
+    work.ran("./bin/post --list")
+    work.said("Sent.")
+    work.person("thanks, now the one for july")
+    work.learn({"note": new, "quote": "send it", "known": work.rules[old].id, "relation": "replaces"})
+    assert work.state(old) == "stated"
 
 
 def test_words_that_a_person_accepts_or_edits_are_theirs(work: Work) -> None:

@@ -20,7 +20,6 @@ from ..reading.replies import (
     asks_question,
     find_objection,
     find_praise,
-    is_doubtful_reply,
     is_general_question,
     is_ironic,
     read_quoted_reply,
@@ -119,13 +118,6 @@ class AcceptanceReader:
                 return
             if kind is ReplyKind.ANSWERS:
                 yield from self._accept_answered(place, text, quote, turns)
-                return
-            if (
-                proposal.accepted is not None
-                and quote == proposal.accepted.text
-                and not is_doubtful_reply(words, quote)
-            ):
-                yield AcceptedDeed(text, "", quote, turns)
                 return
         if place.number == number and self._carries_out(number, proposal.quote) and not self._is_refused(reply, about):
             yield AcceptedDeed(text, "", proposal.quote, turns)

@@ -25,7 +25,7 @@ from .context import Engine
 from .literals import find_literals
 from .transaction import Transaction
 
-_TARGET = re.compile(r"[/\\@$`]|(?<!\S)-")
+_TARGET = re.compile(r"[/\\@$`]|(?<!\S)-|\w\.[a-z]{2}")
 """What stands in addresses, paths, options and commands."""
 _MOST_NOTES = 10
 _PERSON_CHARS = 600

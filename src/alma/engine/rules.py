@@ -45,6 +45,7 @@ from .context import Engine
 from .erase import erase_memory
 from .events import DELIVERY
 from .facts import comparison_id, find_rejected, find_survivors, put_comparison
+from .reversals import is_negated
 from .rule_lines import dress_rule
 from .search import by_meaning, by_words
 from .tombstones import is_binding
@@ -572,7 +573,9 @@ def _may_end(record: Record, rule: Record, is_named: bool) -> bool:
         return True
     prefer, avoid = _read_names({"rule": record.body["said"]})
     spoken = {"rule": record.body["said"], "prefer": tuple(prefer), "avoid": tuple(avoid)}
-    return contradicts(spoken, rule.body) or (is_named and share_words(spoken, rule.body) > 0)
+    # "Push it" asks for a push, and ends no rule about pushing.
+    is_against = is_named and is_negated(record.body["said"]) and share_words(spoken, rule.body) > 0
+    return is_against or contradicts(spoken, rule.body)
 
 
 # -- the exchanges that taught a rule

@@ -89,6 +89,8 @@ _NO_COMPLAINT = re.compile(
 _UNINFLECTED = frozenset(("https",))
 """Words that only look like an inflection of another one."""
 _ENDINGS = ("s", "es", "ed", "d", "ing", "ly", "n", "en", "r")
+_BEFORE_LETTER: dict[str, str | tuple[str, ...]] = {"d": "e", "r": "e", "n": ("e", "w")}
+"""What stands before an ending of one letter."""
 
 
 class TypedSentence(NamedTuple):
@@ -224,6 +226,9 @@ def list_bases(word: str) -> frozenset[str]:
     for ending in _ENDINGS:
         root = word.removesuffix(ending)
         if root == word or len(root) < 3:
+            continue
+        # "Used", "given" and "known", but not "helperd": that is a name.
+        if not root.endswith(_BEFORE_LETTER.get(ending, "")):
             continue
         bases.add(root)
         if ending in ("ed", "ing"):

@@ -82,18 +82,6 @@ def read_quoted_reply(text: str, quote: str) -> ReplyKind:
     return ReplyKind.ANSWERS if ReplyKind.ANSWERS in kinds else ReplyKind.NEITHER
 
 
-def is_doubtful_reply(text: str, quote: str) -> bool:
-    """Return whether the sentences of a turn that contain a quote ask, report what others say, or may be irony."""
-    wanted = _fold_text(quote)
-    if not wanted or _matches("irony", text):
-        return True
-    for sentence in _split_reply(text):
-        folded = _fold_text(sentence)
-        if (wanted in folded or folded in wanted) and (_QUESTION.search(sentence) or _matches("reports", sentence)):
-            return True
-    return False
-
-
 def find_praise(text: str) -> str:
     """Return the first sentence of a turn that accepts what was done; empty if none does."""
     if is_ironic(text):
