@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alma.engine.typed_statements import is_limited, read_turn, remove_announced
+from alma.engine.typed_statements import is_inflected, is_limited, read_turn, remove_announced
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,18 @@ def test_what_the_person_asks_for_stays(turn: str) -> None:
 def test_an_ironic_sentence_licenses_nothing() -> None:
     ironic, plain = read_turn("oh great, another docker build. use make fast instead")
     assert (ironic.is_licensing, plain.is_licensing) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        ("test", "testing", True),
+        ("use", "used", True),
+        ("show", "shown", True),
+        ("helper", "helperd", False),
+        ("sync", "syncd", False),
+        ("runner", "runnern", False),
+    ],
+)
+def test_a_name_is_no_inflection_of_the_word_in_it(first: str, second: str, is_same: bool) -> None:
+    assert is_inflected(first, second) is is_same
