@@ -1,8 +1,8 @@
-"""Notes that would wait because of a word from nowhere are worded again, by the model that wrote them.
+"""Ask the model to reword notes that would wait for review because of a word without a source.
 
-A model puts what it read into words of its own, and sometimes names a thing that nobody typed or did: a library, a kind
-of file, an example. The note is right, and one word too many. The model is told which words have no source and what the
-note may be made of. What it answers is checked like any other note.
+A model sometimes adds a name that nobody typed or used to a note that is otherwise right: a library, a kind of file, an
+example. It gets the words that have no source, and the words and deeds that the note may use. Its answer is checked
+like any other note.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .literals import find_literals
 from .transaction import Transaction
 
 _TARGET = re.compile(r"[/\\@$`]|(?<!\S)-|\w\.[a-z]{2}")
-"""What stands in addresses, paths, options and commands."""
+"""Matches parts of addresses, paths, options and commands."""
 _MOST_NOTES = 10
 _PERSON_CHARS = 600
 _DEEDS_CHARS = 1500

@@ -530,7 +530,7 @@ _TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
 def _define_views() -> dict[str, str]:
     """Return a view per kind, by name, and the one with what all kinds have.
 
-    SQLite parses all of them whenever a file is opened, so what they have in common is said once.
+    SQLite parses all views whenever a file is opened, so the columns that all kinds have are in one shared view.
     """
     leading = ("id", "project", "agent", "user", "session", "status", "text")
     trailing = (*_COUNTS, *_TIMES, "version", "superseded_by")
